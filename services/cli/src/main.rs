@@ -1,0 +1,2 @@
+//! The `dueline` command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The frontend: REST and gRPC API; creates jobs and tasks, answers questions about them.

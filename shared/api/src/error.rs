@@ -1,0 +1,282 @@
+//! The one error that every service answers.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use dueline_domain::{StateKind, WorkerId};
+use dueline_ports::{QueueError, StoreError};
+
+/// What a caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorKind {
+    /// The call is wrong; it will never work.
+    Invalid,
+    /// Not allowed.
+    Denied,
+    /// There is no such thing.
+    NotFound,
+    /// The present state stands against it.
+    Conflict,
+    /// Too large.
+    TooLarge,
+    /// Too many calls.
+    RateLimited,
+    /// Not now; the same call may work later.
+    Unavailable,
+    /// No answer in time; it may have taken effect.
+    Deadline,
+    /// A fault of ours.
+    Internal,
+}
+
+impl ErrorKind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Invalid,
+        Self::Denied,
+        Self::NotFound,
+        Self::Conflict,
+        Self::TooLarge,
+        Self::RateLimited,
+        Self::Unavailable,
+        Self::Deadline,
+        Self::Internal,
+    ];
+
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Denied => "denied",
+            Self::NotFound => "not-found",
+            Self::Conflict => "conflict",
+            Self::TooLarge => "too-large",
+            Self::RateLimited => "rate-limited",
+            Self::Unavailable => "unavailable",
+            Self::Deadline => "deadline",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The HTTP status.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Self::Invalid => 400,
+            Self::Denied => 403,
+            Self::NotFound => 404,
+            Self::Conflict => 409,
+            Self::TooLarge => 413,
+            Self::RateLimited => 429,
+            Self::Unavailable => 503,
+            Self::Deadline => 504,
+            Self::Internal => 500,
+        }
+    }
+
+    /// Whether the same call may work later.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Unavailable | Self::Deadline)
+    }
+
+    /// The kind of a name on the wire.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// An error with a kind for programs that only branch, a reason for those that know the case, and a text for people.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiError(Box<Inner>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Inner {
+    kind: ErrorKind,
+    reason: Cow<'static, str>,
+    message: String,
+    field: Option<Cow<'static, str>>,
+    state: Option<StateKind>,
+    owner: Option<WorkerId>,
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    /// An error of `kind`; `reason` is snake_case and stable, `message` is for people.
+    pub fn new(
+        kind: ErrorKind,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            reason: reason.into(),
+            message: message.into(),
+            field: None,
+            state: None,
+            owner: None,
+            retry_after: None,
+        }))
+    }
+
+    /// A field that holds something wrong.
+    pub fn invalid(
+        field: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl fmt::Display,
+    ) -> Self {
+        let field = field.into();
+        let text = format!("{field}: {message}");
+        Self::new(ErrorKind::Invalid, reason, text).with_field(field)
+    }
+
+    /// The service cannot be reached, or not just now.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unavailable, "unavailable", message)
+            .with_retry_after(Duration::from_secs(1))
+    }
+
+    /// Names the field.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
+        self.0.field = Some(field.into());
+        self
+    }
+
+    /// Names the state that stood against the call.
+    #[must_use]
+    pub fn with_state(mut self, state: StateKind) -> Self {
+        self.0.state = Some(state);
+        self
+    }
+
+    /// Names the owner of the task.
+    #[must_use]
+    pub fn with_owner(mut self, owner: Option<WorkerId>) -> Self {
+        self.0.owner = owner;
+        self
+    }
+
+    /// Says when to try again.
+    #[must_use]
+    pub fn with_retry_after(mut self, after: Duration) -> Self {
+        self.0.retry_after = Some(after);
+        self
+    }
+
+    /// What the caller can do.
+    pub const fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The case, for programs.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The text for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The field at fault.
+    pub fn field(&self) -> Option<&str> {
+        self.0.field.as_deref()
+    }
+
+    /// The state that stood against the call.
+    pub const fn state(&self) -> Option<StateKind> {
+        self.0.state
+    }
+
+    /// The owner of the task.
+    pub const fn owner(&self) -> Option<&WorkerId> {
+        self.0.owner.as_ref()
+    }
+
+    /// When to try again.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// Whether the same call may work later.
+    pub const fn is_retryable(&self) -> bool {
+        self.kind().is_retryable()
+    }
+
+    /// Whether a worker must stop the attempt it reported on: another owner has the task, or it has ended.
+    pub fn is_lost(&self) -> bool {
+        self.kind() == ErrorKind::NotFound
+            || (self.kind() == ErrorKind::Conflict
+                && matches!(
+                    self.reason(),
+                    "lost" | "expired" | "finished" | "not_claimed"
+                ))
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        let message = error.to_string();
+        match error {
+            StoreError::NotFound { what, .. } => {
+                let reason = if what == "job" {
+                    "unknown_job"
+                } else {
+                    "unknown_task"
+                };
+                Self::new(ErrorKind::NotFound, reason, message)
+            }
+            StoreError::Rejected(rejected) => {
+                Self::new(ErrorKind::Conflict, rejected.reason.name(), message)
+                    .with_state(rejected.state)
+                    .with_owner(rejected.owner)
+            }
+            StoreError::Exists(_) => Self::new(ErrorKind::Conflict, "exists", message),
+            StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, "in_use", message),
+            StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, "invalid", message),
+            StoreError::Throttled => Self::new(ErrorKind::Unavailable, "throttled", message)
+                .with_retry_after(Duration::from_secs(1)),
+            StoreError::Full(_) => Self::new(ErrorKind::Unavailable, "store_full", message)
+                .with_retry_after(Duration::from_secs(10)),
+            StoreError::Unavailable {
+                outcome_unknown, ..
+            } => {
+                let kind = if outcome_unknown {
+                    ErrorKind::Deadline
+                } else {
+                    ErrorKind::Unavailable
+                };
+                Self::new(kind, "store_unavailable", message)
+                    .with_retry_after(Duration::from_secs(1))
+            }
+            StoreError::Corrupt(_) => Self::new(ErrorKind::Internal, "store_corrupt", message),
+        }
+    }
+}
+
+impl From<QueueError> for ApiError {
+    fn from(error: QueueError) -> Self {
+        let message = error.to_string();
+        match error {
+            QueueError::NotFound(_) => Self::new(ErrorKind::NotFound, "unknown_queue", message),
+            QueueError::Invalid(_) => Self::new(ErrorKind::Invalid, "queue_refused", message),
+            QueueError::Full(_) => Self::new(ErrorKind::Unavailable, "queue_full", message),
+            QueueError::Throttled => Self::new(ErrorKind::Unavailable, "queue_throttled", message),
+            QueueError::Unavailable(_) => {
+                Self::new(ErrorKind::Unavailable, "queue_unavailable", message)
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The traits that services offer each other. An implementation is the service itself or a client of it.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use dueline_domain::{
+    Handler, Job, JobName, Modification, NewTask, Outcome, RunningCancel, StateKind, Task, TaskId,
+    TaskRef, Timestamp, Token, Weight, WorkerId, WriteId,
+};
+use dueline_ports::{JobStats, ListQuery, Page, WorkerRecord};
+
+use crate::ApiError;
+
+/// What clients ask for.
+#[async_trait]
+pub trait Frontend: Send + Sync + 'static {
+    /// Creates or replaces a job; `created_*` and `changed_at` of the argument are filled in by the service.
+    async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError>;
+    /// One job.
+    async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError>;
+    /// All jobs by name.
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, ApiError>;
+    /// Pauses or resumes a job.
+    async fn pause_job(&self, name: &JobName, paused: bool) -> Result<Arc<Job>, ApiError>;
+    /// Deletes a job that has no unfinished tasks.
+    async fn delete_job(&self, name: &JobName) -> Result<(), ApiError>;
+    /// Numbers about a job.
+    async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError>;
+
+    /// Stores tasks; each has its own answer, and `Ok` means durable. Answers are in the order of the tasks.
+    async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>>;
+    /// One task; with `wait` the answer comes when it has ended, or as it is when the wait is over.
+    async fn task(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        wait: Option<Duration>,
+    ) -> Result<Task, ApiError>;
+    /// Tasks of a job, page by page.
+    async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError>;
+    /// Stops a task.
+    async fn cancel(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        running: RunningCancel,
+        reason: Option<Arc<str>>,
+    ) -> Result<Task, ApiError>;
+    /// Changes a task that nobody owns.
+    async fn modify(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        change: Modification,
+    ) -> Result<Task, ApiError>;
+    /// Puts a failed or trashed task back with a fresh count of tries.
+    async fn redrive(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError>;
+    /// Workers that are registered.
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError>;
+}
+
+/// Answer to a submit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// The job.
+    pub job: JobName,
+    /// The task.
+    pub id: TaskId,
+    /// Its state.
+    pub state: StateKind,
+    /// When it is due.
+    pub run_at: Timestamp,
+    /// Whether an earlier, equal submit had made it.
+    pub existed: bool,
+}
+
+/// What workers ask of the status controller: the only writer of their transitions.
+#[async_trait]
+pub trait Status: Send + Sync + 'static {
+    /// Makes `worker` the owner of the tasks of messages; each has its own answer, in order. `Ok` means durable. An
+    /// error that is not retryable means that the message is stale: delete it.
+    async fn claim(
+        &self,
+        worker: &WorkerId,
+        messages: Vec<TaskRef>,
+    ) -> Vec<Result<Assignment, ApiError>>;
+
+    /// Takes reports of owners; each has its own answer, in order. `Ok` means durable. Repeating a report with the
+    /// same write id is safe and is the way to deal with a lost answer.
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>>;
+
+    /// Registers or renews a worker. A worker that is not renewed for a while is forgotten; its tasks are governed
+    /// by their own leases.
+    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError>;
+
+    /// The worker is going; what it still owns is handed on at once.
+    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
+}
+
+/// What executors ask of their controller.
+#[async_trait]
+pub trait Work: Send + Sync + 'static {
+    /// Up to `tasks_max` tasks that are claimed for the worker, durably. Waits up to `wait` for the first one; an
+    /// empty answer is no error. When the future is dropped, nothing is claimed that the caller could have missed
+    /// for longer than the claim timeout.
+    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError>;
+    /// As [`Status::report`].
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>>;
+    /// As [`Status::alive`].
+    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError>;
+    /// As [`Status::leave`].
+    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
+}
+
+/// A worker that says that it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// Name and incarnation.
+    pub worker: WorkerId,
+    /// Jobs it serves; empty means all.
+    pub jobs: Vec<JobName>,
+    /// Most weight it runs at once.
+    pub concurrency: u32,
+    /// Whether it lives in the server's own process.
+    pub embedded: bool,
+}
+
+/// Answer to a sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alive {
+    /// When to give the next one, and how often to heartbeat running tasks at least.
+    pub interval: Duration,
+}
+
+/// A worker that has room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextWork {
+    /// Who asks.
+    pub worker: WorkerId,
+    /// Jobs wanted; empty means all that the controller serves.
+    pub jobs: Vec<JobName>,
+    /// Most tasks wanted.
+    pub tasks_max: usize,
+    /// Most weight wanted in total.
+    pub weight_max: u32,
+    /// Heaviest single task the worker could ever run.
+    pub task_weight_max: u32,
+    /// How long to wait for the first one.
+    pub wait: Duration,
+}
+
+/// A task claimed for a worker, with all that running it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assignment {
+    /// The job.
+    pub job: JobName,
+    /// The task.
+    pub id: TaskId,
+    /// Fencing token: every report shows it.
+    pub token: Token,
+    /// Number of this run, 0 for the first.
+    pub attempt: u32,
+    /// What to work on: the latest checkpoint, or else the payload.
+    pub input: Bytes,
+    /// Media type of the payload.
+    pub content_type: Option<Arc<str>>,
+    /// The task's name for people.
+    pub name: Option<Arc<str>>,
+    /// What it counts against the worker's concurrency.
+    pub weight: Weight,
+    /// When it was due.
+    pub run_at: Timestamp,
+    /// When it was claimed, by the status controller's clock.
+    pub claimed_at: Timestamp,
+    /// What runs it.
+    pub handler: Handler,
+    /// How long the claim holds without a start.
+    pub claim_timeout: Duration,
+    /// How long a run holds without a heartbeat.
+    pub heartbeat_timeout: Duration,
+    /// What a heartbeat adds; zero: heartbeats do not help, the run ends after `heartbeat_timeout`.
+    pub heartbeat_increment: Duration,
+    /// Longest run.
+    pub run_timeout: Option<Duration>,
+    /// Whether the start must be durable before the handler runs: this is the last try, and a crash must count.
+    pub start_first: bool,
+    /// Whether a run of this task has begun before.
+    pub started_before: bool,
+    /// W3C trace context of the submit.
+    pub trace: Option<Arc<str>>,
+}
+
+/// What an owner says about its task.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The job.
+    pub job: JobName,
+    /// The task.
+    pub id: TaskId,
+    /// The token of the assignment.
+    pub token: Token,
+    /// Name of the write; the same when the report is repeated.
+    pub write: WriteId,
+    /// What happened.
+    pub action: Action,
+}
+
+/// What happened to an owned task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Its run begins.
+    Start,
+    /// It is still running.
+    Heartbeat,
+    /// The lease shall end this long from now.
+    Extend {
+        /// From now on.
+        by: Duration,
+    },
+    /// A later run shall get this.
+    Checkpoint {
+        /// The new input.
+        payload: Bytes,
+    },
+    /// Its run is over.
+    Finish {
+        /// When the run began, by the worker's clock, if no start was reported yet.
+        started_at: Option<Timestamp>,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// It is given back.
+    Abandon,
+    /// It is taken off for good.
+    Trash {
+        /// Why.
+        reason: Arc<str>,
+    },
+}
+
+/// Answer to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reported {
+    /// The task's state now.
+    pub state: StateKind,
+    /// Whether a user asked to stop the run.
+    pub cancel_requested: bool,
+    /// How long ownership lasts from now, while there is any.
+    pub lease: Option<Duration>,
+}

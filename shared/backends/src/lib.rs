@@ -1,0 +1,1 @@
+//! Opens stores and queues by URI; the only crate that names the adapters.

@@ -1,0 +1,185 @@
+//! Jobs: named definitions that tasks belong to.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{JobName, Overrides, RetryPolicy, Timestamp};
+
+/// A named definition: who runs its tasks, when they are tried again, how long things may take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// The name; also names the queue.
+    pub name: JobName,
+    /// What it is for, in the owner's words.
+    pub info: Arc<str>,
+    /// What runs its tasks.
+    pub handler: Handler,
+    /// Retries and timeouts.
+    pub policy: Policy,
+    /// How fast tasks may be handed on.
+    pub quota: Quota,
+    /// Whether tasks wait instead of being handed on.
+    pub paused: bool,
+    /// Who made it.
+    pub created_by: Arc<str>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was last changed.
+    pub changed_at: Timestamp,
+}
+
+/// What runs the tasks of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handler {
+    /// `worker` (code that registered itself under the job's name), or a built-in: `exec`, `http`, `noop`.
+    pub kind: Arc<str>,
+    /// Settings of a built-in handler as a JSON object; the handler parses it.
+    pub config: Arc<str>,
+}
+
+impl Handler {
+    /// Tasks are run by whoever asks for work of this job.
+    pub fn worker() -> Self {
+        let (kind, config) = (Arc::from("worker"), Arc::from("{}"));
+        Self { kind, config }
+    }
+}
+
+/// How long a job's tasks may stay in each state, and how they are tried again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Retries and backoff.
+    pub retry: RetryPolicy,
+    /// After this an enqueued task is handed on again.
+    pub enqueue_timeout: Duration,
+    /// After this a claimed task that was not begun is handed on again.
+    pub claim_timeout: Duration,
+    /// A run ends when nothing was heard of its worker for this long.
+    pub heartbeat_timeout: Duration,
+    /// What a heartbeat adds: the lease ends at the later of its present end and now plus this. Zero makes
+    /// `heartbeat_timeout` a hard limit.
+    pub heartbeat_increment: Duration,
+    /// Longest run, whatever the heartbeats say.
+    pub run_timeout: Option<Duration>,
+    /// How often a claim may be lost before a run began until the task counts as poison and is trashed.
+    pub losses_max: u32,
+    /// How long a finished task is kept; `None` keeps it.
+    pub retention: Option<Duration>,
+}
+
+/// Numbers that make no policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A timeout of zero.
+    #[error("{0} must be longer than zero")]
+    Zero(&'static str),
+    /// A timeout beyond any use.
+    #[error("{0} must be at most 366 days")]
+    TooLong(&'static str),
+}
+
+impl Policy {
+    /// Longest timeout.
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+    /// Checks the timeouts.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let named = [
+            ("enqueue_timeout", self.enqueue_timeout),
+            ("claim_timeout", self.claim_timeout),
+            ("heartbeat_timeout", self.heartbeat_timeout),
+            (
+                "run_timeout",
+                self.run_timeout.unwrap_or(Duration::from_secs(1)),
+            ),
+        ];
+        for (name, timeout) in named {
+            if timeout.is_zero() {
+                return Err(PolicyError::Zero(name));
+            }
+            if timeout > Self::TIMEOUT_MAX {
+                return Err(PolicyError::TooLong(name));
+            }
+        }
+        if self.heartbeat_increment > Self::TIMEOUT_MAX {
+            return Err(PolicyError::TooLong("heartbeat_increment"));
+        }
+        Ok(())
+    }
+
+    /// This policy with what a task asked for in its place.
+    #[must_use]
+    pub fn with(&self, overrides: &Overrides) -> Self {
+        let mut policy = self.clone();
+        if let Some(retries_max) = overrides.retries_max {
+            policy.retry.retries_max = Some(retries_max);
+        }
+        if let Some(backoff) = overrides.backoff {
+            policy.retry.standard = backoff;
+        }
+        if let Some(timeout) = overrides.heartbeat_timeout {
+            policy.heartbeat_timeout = timeout;
+            policy.heartbeat_increment = timeout;
+        }
+        if let Some(increment) = overrides.heartbeat_increment {
+            policy.heartbeat_increment = increment;
+        }
+        if overrides.run_timeout.is_some() {
+            policy.run_timeout = overrides.run_timeout;
+        }
+        policy
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        let heartbeat_timeout = Duration::from_secs(8);
+        Self {
+            retry: RetryPolicy::default(),
+            enqueue_timeout: Duration::from_secs(60),
+            claim_timeout: Duration::from_secs(10),
+            heartbeat_timeout,
+            heartbeat_increment: heartbeat_timeout,
+            run_timeout: None,
+            losses_max: 10,
+            retention: None,
+        }
+    }
+}
+
+/// How fast the consumer may hand on a job's tasks. Nothing is refused or lost: what exceeds the quota waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quota {
+    /// Tasks handed on per second; `None` for no limit.
+    pub rate_per_s: Option<f64>,
+    /// How many may be handed on at once after a pause; one second's worth when absent.
+    pub burst: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f_045_a_timeout_of_zero_is_refused() {
+        let policy = Policy {
+            heartbeat_timeout: Duration::ZERO,
+            ..Policy::default()
+        };
+        assert_eq!(policy.check(), Err(PolicyError::Zero("heartbeat_timeout")));
+        assert_eq!(Policy::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_task_may_ask_for_its_own_retries_and_timeouts() {
+        let overrides = Overrides {
+            retries_max: Some(0),
+            heartbeat_timeout: Some(Duration::from_secs(7)),
+            heartbeat_increment: Some(Duration::ZERO),
+            ..Overrides::default()
+        };
+        let policy = Policy::default().with(&overrides);
+        assert_eq!(policy.retry.retries_max, Some(0));
+        assert_eq!(policy.heartbeat_timeout, Duration::from_secs(7));
+        assert_eq!(policy.heartbeat_increment, Duration::ZERO);
+    }
+}

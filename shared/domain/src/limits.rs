@@ -1,0 +1,33 @@
+//! Bounds on everything a caller can hand in.
+
+/// The bounds of one deployment. Whatever exceeds one is refused with an error that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload, checkpoint or result in bytes.
+    pub payload_bytes_max: usize,
+    /// Largest error text in bytes; longer ones are cut, not refused.
+    pub error_bytes_max: usize,
+    /// Past runs kept with a task; older ones are dropped but counted.
+    pub history_len_max: usize,
+    /// Most tasks in one batch.
+    pub batch_len_max: usize,
+    /// Most tags on a task.
+    pub tags_max: usize,
+    /// Longest tag, name, key or creator in bytes.
+    pub text_bytes_max: usize,
+    /// Largest details map in bytes of JSON.
+    pub details_bytes_max: usize,
+}
+
+/// The limits used where a deployment names none.
+pub const fn limits() -> Limits {
+    Limits {
+        payload_bytes_max: 256 * 1024,
+        error_bytes_max: 4 * 1024,
+        history_len_max: 32,
+        batch_len_max: 10_000,
+        tags_max: 16,
+        text_bytes_max: 256,
+        details_bytes_max: 16 * 1024,
+    }
+}

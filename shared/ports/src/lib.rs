@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "fakes")]
+pub mod fakes;
+mod hand_on;
+mod queue;
+mod store;
+
+pub use clock::{Clock, Rng};
+pub use hand_on::{apply_and_hand_on, hand_on};
+pub use queue::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
+pub use store::{
+    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, JobStore, ListQuery,
+    OwnedTask, Page, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+};

@@ -1,0 +1,1 @@
+//! The task queue inside one process, with real visibility timeouts.

@@ -1,0 +1,156 @@
+//! Signals within one process. Polling is the base and these are the accelerator: losing one costs time, never more.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+};
+
+use dueline_domain::{TaskId, Timestamp};
+use tokio::sync::Notify;
+
+/// Wakes the consumer when something becomes due earlier than it plans to look.
+#[derive(Debug)]
+pub struct DueSignal {
+    /// Earliest time announced since the consumer last took it, in milliseconds.
+    earliest: AtomicI64,
+    /// When the consumer looks next by itself, in milliseconds.
+    planned: AtomicI64,
+    notify: Notify,
+}
+
+impl Default for DueSignal {
+    fn default() -> Self {
+        Self {
+            earliest: AtomicI64::new(i64::MAX),
+            planned: AtomicI64::new(i64::MAX),
+            notify: Notify::new(),
+        }
+    }
+}
+
+impl DueSignal {
+    /// A task with this trigger time exists now.
+    pub fn announce(&self, at: Timestamp) {
+        self.earliest.fetch_min(at.millis(), Ordering::AcqRel);
+        if at.millis() < self.planned.load(Ordering::Acquire) {
+            self.notify.notify_one();
+        }
+    }
+
+    /// The earliest time announced since the last call. The consumer calls this *before* it reads the store, so
+    /// that whatever is announced meanwhile is still there the next time.
+    pub fn take(&self) -> Option<Timestamp> {
+        let millis = self.earliest.swap(i64::MAX, Ordering::AcqRel);
+        (millis != i64::MAX).then(|| Timestamp::clamped(millis))
+    }
+
+    /// Waits until something due before `planned` is announced. Cancel safe.
+    pub async fn sooner_than(&self, planned: Timestamp) {
+        self.planned.store(planned.millis(), Ordering::Release);
+        loop {
+            if self.earliest.load(Ordering::Acquire) < planned.millis() {
+                return;
+            }
+            self.notify.notified().await;
+        }
+    }
+}
+
+/// Wakes those who wait for the end of one task.
+#[derive(Debug, Default)]
+pub struct EndSignal {
+    waiting: AtomicUsize,
+    by_task: Mutex<HashMap<TaskId, (Arc<Notify>, usize)>>,
+}
+
+impl EndSignal {
+    /// Registers interest *before* the caller looks at the task, so that no end is missed in between.
+    pub fn subscribe(self: &Arc<Self>, id: TaskId) -> EndWaiter {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        let (notify, users) = by_task.entry(id).or_default();
+        *users += 1;
+        EndWaiter {
+            notify: notify.clone(),
+            signal: self.clone(),
+            id,
+        }
+    }
+
+    /// The task has ended. Costs one load when nobody waits.
+    pub fn ended(&self, id: &TaskId) {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((notify, _)) = by_task.get(id) {
+            notify.notify_waiters();
+            notify.notify_one();
+        }
+    }
+}
+
+/// Interest in the end of one task; ends when dropped.
+#[derive(Debug)]
+pub struct EndWaiter {
+    signal: Arc<EndSignal>,
+    notify: Arc<Notify>,
+    id: TaskId,
+}
+
+impl EndWaiter {
+    /// Waits for a signal; look at the task again then. Cancel safe.
+    pub async fn signalled(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for EndWaiter {
+    fn drop(&mut self) {
+        let mut by_task = self
+            .signal
+            .by_task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, users)) = by_task.get_mut(&self.id) {
+            *users -= 1;
+            if *users == 0 {
+                by_task.remove(&self.id);
+            }
+        }
+        self.signal.waiting.fetch_sub(1, Ordering::AcqRel);
+        // A signal that this waiter may have swallowed must reach another.
+        self.notify.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_earlier_task_wakes_the_consumer_and_a_later_one_does_not() {
+        let signal = DueSignal::default();
+        let at = Timestamp::clamped;
+        signal.announce(at(5_000));
+        assert_eq!(signal.take(), Some(at(5_000)));
+        signal.announce(at(900));
+        signal.sooner_than(at(1_000)).await;
+        assert_eq!(signal.take(), Some(at(900)));
+        assert_eq!(signal.take(), None);
+    }
+
+    #[tokio::test]
+    async fn an_end_between_subscribing_and_waiting_is_not_missed() {
+        let signal = Arc::new(EndSignal::default());
+        let id = TaskId::from_bytes([7; 16]);
+        let waiter = signal.subscribe(id);
+        signal.ended(&id);
+        waiter.signalled().await;
+        drop(waiter);
+        assert!(signal.by_task.lock().unwrap().is_empty());
+    }
+}

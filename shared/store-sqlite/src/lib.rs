@@ -1,0 +1,1 @@
+//! The task store on one SQLite file.

@@ -1,0 +1,1 @@
+//! Tools for tests: manual clock, seeded randomness, fault-injecting store and queue, history checker.

@@ -1,0 +1,1 @@
+//! Real binaries, real files, real crashes.

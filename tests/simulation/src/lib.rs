@@ -1,0 +1,1 @@
+//! The whole cluster in one thread, driven by one seed.
