@@ -5,6 +5,6 @@ mod services;
 
 pub use error::{ApiError, ErrorKind};
 pub use services::{
-    Action, Alive, Assignment, Frontend, NextWork, Registration, Report, Reported, Status,
-    Submitted, Work,
+    Action, Alive, Assignment, Frontend, NextWork, Registration, Report, Reported, ServedJob,
+    Status, Submitted, Work,
 };

@@ -96,6 +96,18 @@ pub trait Status: Send + Sync + 'static {
 
     /// The worker is going; what it still owns is handed on at once.
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
+
+    /// All jobs there are, for a controller that decides which to serve.
+    async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError>;
+}
+
+/// What a controller needs to know of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedJob {
+    /// The job.
+    pub name: JobName,
+    /// Kind of its handler, see [`Handler::kind`].
+    pub handler: Arc<str>,
 }
 
 /// What executors ask of their controller.
@@ -118,8 +130,10 @@ pub trait Work: Send + Sync + 'static {
 pub struct Registration {
     /// Name and incarnation.
     pub worker: WorkerId,
-    /// Jobs it serves; empty means all.
+    /// Jobs it runs with code of its own.
     pub jobs: Vec<JobName>,
+    /// Kinds of handlers it runs for any job, such as `exec`.
+    pub handlers: Vec<Arc<str>>,
     /// Most weight it runs at once.
     pub concurrency: u32,
     /// Whether it lives in the server's own process.
@@ -138,8 +152,10 @@ pub struct Alive {
 pub struct NextWork {
     /// Who asks.
     pub worker: WorkerId,
-    /// Jobs wanted; empty means all that the controller serves.
+    /// Jobs wanted, whatever their handler.
     pub jobs: Vec<JobName>,
+    /// Kinds of handlers wanted, whatever the job. A task is offered when its job or its handler is wanted.
+    pub handlers: Vec<Arc<str>>,
     /// Most tasks wanted.
     pub tasks_max: usize,
     /// Most weight wanted in total.

@@ -114,8 +114,10 @@ pub struct WorkerRecord {
     pub id: WorkerId,
     /// `executor`, or another kind of process.
     pub kind: Arc<str>,
-    /// Jobs it serves; empty means all.
+    /// Jobs it runs with code of its own.
     pub jobs: Vec<JobName>,
+    /// Kinds of handlers it runs for any job.
+    pub handlers: Vec<Arc<str>>,
     /// Most weight it runs at once.
     pub concurrency: u32,
     /// Whether it lives inside the process that owns the store: when that process is gone, so is this worker.
