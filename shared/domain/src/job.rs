@@ -27,6 +27,14 @@ pub struct Job {
     pub changed_at: Timestamp,
 }
 
+impl Job {
+    /// Whether a task that is due may be handed on by whoever submits it. A paused job, or one with a quota, leaves
+    /// that to the consumer.
+    pub const fn hands_on_at_once(&self) -> bool {
+        !self.paused && self.quota.rate_per_s.is_none()
+    }
+}
+
 /// What runs the tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {

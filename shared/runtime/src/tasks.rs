@@ -41,10 +41,6 @@ impl TaskGroup {
         task: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         let group = self.clone();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the one place that spawns"
-        )]
         self.tracker.spawn(async move {
             let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
             let what = match ended {

@@ -1,1 +1,15 @@
-//! The task store on one SQLite file.
+#![doc = include_str!("../README.md")]
+
+mod error;
+mod jobs;
+mod open;
+mod reader;
+mod records;
+mod row;
+mod schema;
+mod store;
+mod writer;
+
+pub use open::{Durability, OpenError, SqliteOptions};
+pub use schema::SCHEMA_VERSION;
+pub use store::SqliteStore;

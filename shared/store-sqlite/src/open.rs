@@ -1,0 +1,236 @@
+//! Opening a file: one owner, the right schema, the promised durability.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::schema;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Loss of power: each commit is flushed to the disk before it is acknowledged (`synchronous=FULL`).
+    #[default]
+    Full,
+    /// The end of the process, but the last commits may be lost with the power (`synchronous=NORMAL`).
+    Normal,
+}
+
+impl Durability {
+    /// The name in settings and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Normal => "normal",
+        }
+    }
+}
+
+/// How to open a file.
+#[derive(Clone, Debug)]
+pub struct SqliteOptions {
+    /// The file; made if it is missing.
+    pub path: PathBuf,
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// Most pages of 4 KiB the file may have; none for as many as the disk holds.
+    pub pages_max: Option<u32>,
+}
+
+impl SqliteOptions {
+    /// The file at `path` with full durability.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            durability: Durability::Full,
+            pages_max: None,
+        }
+    }
+}
+
+/// Why a file was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process owns the file.
+    #[error("'{path}' is in use by {owner}; only one server may own a file")]
+    InUse {
+        /// The file.
+        path: String,
+        /// What the owner wrote about itself.
+        owner: String,
+    },
+    /// The file was written by a newer program.
+    #[error(
+        "the file has schema version {found}, this program knows up to {known}; use a newer dueline"
+    )]
+    Newer {
+        /// Version found.
+        found: i32,
+        /// Version known.
+        known: i32,
+    },
+    /// The file belongs to another program, or is no database.
+    #[error("the file is not a dueline store")]
+    Foreign,
+    /// The file is damaged.
+    #[error("the file is damaged: {0}; restore it from a backup")]
+    Damaged(String),
+    /// A promised setting did not take.
+    #[error("SQLite did not take the setting {setting}: it says '{found}'")]
+    Setting {
+        /// The setting.
+        setting: &'static str,
+        /// What was read back.
+        found: String,
+    },
+    /// The file or its folder cannot be used.
+    #[error("cannot use '{path}'")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// SQLite refused.
+    #[error("SQLite refused the file")]
+    Sqlite(#[source] rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::NotADatabase) => Self::Foreign,
+            Some(rusqlite::ErrorCode::DatabaseCorrupt) => Self::Damaged(error.to_string()),
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+/// Keeps other processes away from the file; the operating system ends it with the process, however that ends.
+pub(crate) struct OwnerLock {
+    _file: File,
+}
+
+/// Takes the file for this process.
+pub(crate) fn lock(path: &Path) -> Result<OwnerLock, OpenError> {
+    let lock_path = with_suffix(path, ".lock");
+    let io = |source| OpenError::Io {
+        path: lock_path.display().to_string(),
+        source,
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder).map_err(io)?;
+    }
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&lock_path)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let _ = file.read_to_string(&mut owner);
+            let owner = if owner.trim().is_empty() {
+                "another process"
+            } else {
+                owner.trim()
+            };
+            return Err(OpenError::InUse {
+                path: path.display().to_string(),
+                owner: owner.to_owned(),
+            });
+        }
+        Err(TryLockError::Error(source)) => return Err(io(source)),
+    }
+    file.set_len(0).map_err(io)?;
+    let owner = format!("process {}\n", std::process::id());
+    file.write_all(owner.as_bytes()).map_err(io)?;
+    Ok(OwnerLock { _file: file })
+}
+
+pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Opens the connection that writes, checks the file and brings it to the present schema.
+pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(&options.path, flags)?;
+    // Ask before changing anything: a foreign file must stay as it is.
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 && application != schema::APPLICATION_ID {
+        return Err(OpenError::Foreign);
+    }
+    settings(&db, options.durability)?;
+    let check: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if check != "ok" {
+        return Err(OpenError::Damaged(check));
+    }
+    schema::migrate(&mut db)?;
+    if let Some(pages) = options.pages_max {
+        limit_pages(&db, pages)?;
+    }
+    Ok(db)
+}
+
+/// Bounds the file. A limit below its present size keeps that size.
+pub(crate) fn limit_pages(db: &Connection, pages: u32) -> rusqlite::Result<()> {
+    db.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn open_reader(options: &SqliteOptions) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(&options.path, flags)?;
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.execute_batch("PRAGMA query_only=ON; PRAGMA cache_size=-4096;")?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(db)
+}
+
+fn settings(db: &Connection, durability: Durability) -> Result<(), OpenError> {
+    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    let journal: String = db.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
+    if journal != "wal" {
+        return Err(OpenError::Setting {
+            setting: "journal_mode=WAL",
+            found: journal,
+        });
+    }
+    // 1 is NORMAL, 2 is FULL. Read back, because SQLite ignores what it does not understand.
+    let wanted = match durability {
+        Durability::Full => 2,
+        Durability::Normal => 1,
+    };
+    db.pragma_update(None, "synchronous", wanted)?;
+    let found: i64 = db.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    if found != wanted {
+        return Err(OpenError::Setting {
+            setting: "synchronous",
+            found: found.to_string(),
+        });
+    }
+    // 32 MiB of pages; a checkpoint each 16 MiB of log keeps it short without stalling small transactions often.
+    db.execute_batch(
+        "PRAGMA cache_size=-32768; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=OFF;
+         PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=67108864;",
+    )?;
+    db.set_prepared_statement_cache_capacity(64);
+    Ok(())
+}

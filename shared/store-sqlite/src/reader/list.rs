@@ -1,0 +1,130 @@
+//! Lists, newest first, a bounded stretch of rows at a time.
+
+use std::sync::Arc;
+
+use dueline_domain::{StateKind, Timestamp};
+use dueline_ports::{ListQuery, Page, StoreError};
+use rusqlite::{Connection, ToSql};
+
+use crate::{jobs::JobEntry, row};
+
+/// Rows looked at for one page. A filter that few tasks meet gives short or empty pages with a cursor behind them
+/// instead of a read that lasts.
+const LOOKED_AT_MAX: usize = 50_000;
+
+/// The condition of the index of dead letters.
+const DEAD: &str = " AND state >= 7";
+
+/// Where a page ended: a row number in hexadecimal, marked so that nobody takes it for an id.
+pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<i64, StoreError> {
+    let Some(text) = cursor else {
+        return Ok(i64::MAX);
+    };
+    text.strip_prefix("p-")
+        .and_then(|hex| i64::from_str_radix(hex, 16).ok())
+        .filter(|seq| *seq > 0)
+        .ok_or_else(|| StoreError::Invalid(Arc::from("cursor was not made by this store")))
+}
+
+pub(crate) fn list(
+    db: &Connection,
+    entry: &JobEntry,
+    query: &ListQuery,
+    before: i64,
+) -> rusqlite::Result<Page> {
+    let limit = query.limit.clamp(1, 1_000);
+    let states: Vec<u8> = query.states.iter().map(|kind| kind.code()).collect();
+    let is_dead = |kind: &StateKind| kind.code() >= StateKind::Failed.code();
+    let only_dead = !query.states.is_empty() && query.states.iter().all(is_dead);
+    let index = if only_dead {
+        "task_dead"
+    } else {
+        "task_by_job"
+    };
+    let mut filter = String::new();
+    let mut values: Vec<Box<dyn ToSql>> = vec![Box::new(entry.row), Box::new(before)];
+    let mut clause = |sql: &str, value: Box<dyn ToSql>| {
+        values.push(value);
+        filter.push_str(sql);
+    };
+    if !states.is_empty() {
+        for (index, state) in states.iter().enumerate() {
+            let last = index + 1 == states.len();
+            let open = if index == 0 { " AND state IN (?" } else { ",?" };
+            clause(
+                &format!("{open}{}", if last { ")" } else { "" }),
+                Box::new(*state),
+            );
+        }
+    }
+    if let Some(tag) = &query.tag {
+        let sql = " AND extras IS NOT NULL AND EXISTS \
+                   (SELECT 1 FROM json_each(extras, '$.tags') WHERE value = ?)";
+        clause(sql, Box::new(tag.to_string()));
+    }
+    if let Some(name) = &query.name {
+        clause(" AND extras ->> '$.name' = ?", Box::new(name.to_string()));
+    }
+    if let Some(key) = &query.key {
+        clause(" AND key = ?", Box::new(key.to_string()));
+    }
+    if let Some(from) = query.due_from {
+        clause(" AND run_at >= ?", Box::new(Timestamp::millis(from)));
+    }
+    if let Some(until) = query.due_before {
+        clause(" AND run_at < ?", Box::new(Timestamp::millis(until)));
+    }
+    if only_dead {
+        // The planner takes the partial index only when its condition stands in the query.
+        filter.push_str(DEAD);
+    }
+    let floor = stretch_end(db, index, entry.row, before)?;
+    let floor_clause = floor.map_or_else(String::new, |seq| format!(" AND seq >= {seq}"));
+    let sql = format!(
+        "SELECT {} FROM task INDEXED BY {index} WHERE job = ? AND seq < ?{floor_clause}{filter} \
+         ORDER BY seq DESC LIMIT {}",
+        row::COLUMNS,
+        limit + 1
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let values: Vec<&dyn ToSql> = values.iter().map(AsRef::as_ref).collect();
+    let mut rows = statement.query(values.as_slice())?;
+    let mut tasks = Vec::new();
+    let mut last = before;
+    let mut next = None;
+    while let Some(found) = rows.next()? {
+        if tasks.len() == limit {
+            next = Some(last);
+            break;
+        }
+        let apart = row::may_have_body(found)?;
+        match row::read(found, &entry.job.name) {
+            Ok(stored) => {
+                let stored = row::filled(db, stored, apart)?;
+                last = stored.seq;
+                tasks.push(stored.task);
+            }
+            // One unreadable row must not hide the others.
+            Err(error) => tracing::error!(%error, "unreadable task"),
+        }
+    }
+    let next = next.or(floor).map(|seq| Arc::from(format!("p-{seq:x}")));
+    Ok(Page { tasks, next })
+}
+
+/// The row number at which this stretch ends, if the job has more rows than one stretch.
+fn stretch_end(
+    db: &Connection,
+    index: &str,
+    job: i64,
+    before: i64,
+) -> rusqlite::Result<Option<i64>> {
+    let dead = if index == "task_dead" { DEAD } else { "" };
+    let sql = format!(
+        "SELECT seq FROM task INDEXED BY {index} WHERE job = ?1 AND seq < ?2 {dead} \
+         ORDER BY seq DESC LIMIT 1 OFFSET {LOOKED_AT_MAX}"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query((job, before))?;
+    rows.next()?.map(|row| row.get(0)).transpose()
+}

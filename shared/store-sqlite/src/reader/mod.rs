@@ -1,0 +1,84 @@
+//! Readers: threads with connections of their own, so that a long list does not hold up a write.
+
+mod due;
+mod list;
+mod tasks;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread::JoinHandle,
+};
+
+use dueline_ports::StoreError;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+pub(crate) use self::{
+    due::due,
+    list::{list, parse_cursor},
+    tasks::{get, owned, ready, stats, workers},
+};
+use crate::error::{closed, read_error};
+
+/// Reads that may wait.
+const READS_WAITING_MAX: usize = 4_096;
+
+type Read = Box<dyn FnOnce(&Connection) + Send>;
+
+/// The way to the readers.
+#[derive(Clone)]
+pub(crate) struct ReaderHandle {
+    reads: mpsc::SyncSender<Read>,
+}
+
+impl ReaderHandle {
+    /// Runs a read on one of the readers and waits for what it found.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let read: Read = Box::new(move |db| {
+            // A caller that went away is not read for.
+            if !reply.is_closed() {
+                drop(reply.send(read(db)));
+            }
+        });
+        match self.reads.try_send(read) {
+            Ok(()) => {}
+            Err(mpsc::TrySendError::Full(_)) => return Err(StoreError::Throttled),
+            Err(mpsc::TrySendError::Disconnected(_)) => return Err(closed()),
+        }
+        let found = answer.await.map_err(|_| closed())?;
+        found.map_err(|error| read_error(&error))
+    }
+}
+
+/// Starts one thread for each connection.
+pub(crate) fn start(
+    connections: Vec<Connection>,
+) -> std::io::Result<(ReaderHandle, Vec<JoinHandle<()>>)> {
+    let (reads, waiting) = mpsc::sync_channel::<Read>(READS_WAITING_MAX);
+    let waiting = Arc::new(Mutex::new(waiting));
+    let threads = connections
+        .into_iter()
+        .map(|db| {
+            let waiting = waiting.clone();
+            std::thread::Builder::new()
+                .name("dueline-reader".into())
+                .spawn(move || {
+                    loop {
+                        let next = waiting
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .recv();
+                        match next {
+                            Ok(read) => read(&db),
+                            Err(_) => return,
+                        }
+                    }
+                })
+        })
+        .collect::<std::io::Result<_>>()?;
+    Ok((ReaderHandle { reads }, threads))
+}

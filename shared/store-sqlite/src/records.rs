@@ -1,0 +1,331 @@
+//! What is stored as JSON text: job definitions, workers, and the parts of a task that most tasks lack.
+//!
+//! These types belong to the file, not to the domain: a field added later gets a default, so old rows stay readable.
+
+use std::{sync::Arc, time::Duration};
+
+use dueline_domain::{
+    Backoff, Extras, Handler, History, Job, JobName, Overrides, Policy, Quota, RetryPolicy, RunEnd,
+    RunRecord, Timestamp, WorkerId,
+};
+use dueline_ports::WorkerRecord;
+use serde::{Deserialize, Serialize};
+
+/// Why stored text makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RecordError(String);
+
+fn bad(error: impl std::fmt::Display) -> RecordError {
+    RecordError(error.to_string())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+const fn duration(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[derive(Serialize, Deserialize)]
+struct BackoffRecord {
+    initial_ms: u64,
+    multiplier: f64,
+    jitter: f64,
+    max_ms: u64,
+}
+
+impl BackoffRecord {
+    fn of(backoff: &Backoff) -> Self {
+        Self {
+            initial_ms: millis(backoff.initial()),
+            multiplier: backoff.multiplier(),
+            jitter: backoff.jitter(),
+            max_ms: millis(backoff.max()),
+        }
+    }
+
+    fn backoff(&self) -> Result<Backoff, RecordError> {
+        let (initial, max) = (duration(self.initial_ms), duration(self.max_ms));
+        Backoff::new(initial, self.multiplier, self.jitter, max).map_err(bad)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct JobRecord {
+    info: Arc<str>,
+    handler: Arc<str>,
+    handler_config: Arc<str>,
+    retries_max: Option<u32>,
+    standard: BackoffRecord,
+    quick: BackoffRecord,
+    slow: BackoffRecord,
+    rate_limited: BackoffRecord,
+    worker_lost: Option<BackoffRecord>,
+    enqueue_timeout_ms: u64,
+    claim_timeout_ms: u64,
+    heartbeat_timeout_ms: u64,
+    heartbeat_increment_ms: u64,
+    run_timeout_ms: Option<u64>,
+    losses_max: u32,
+    retention_ms: Option<u64>,
+    rate_per_s: Option<f64>,
+    burst: Option<u32>,
+    paused: bool,
+    created_by: Arc<str>,
+    created_at: i64,
+    changed_at: i64,
+}
+
+pub(crate) fn job_to_json(job: &Job) -> String {
+    let (policy, retry) = (&job.policy, &job.policy.retry);
+    let record = JobRecord {
+        info: job.info.clone(),
+        handler: job.handler.kind.clone(),
+        handler_config: job.handler.config.clone(),
+        retries_max: retry.retries_max,
+        standard: BackoffRecord::of(&retry.standard),
+        quick: BackoffRecord::of(&retry.quick),
+        slow: BackoffRecord::of(&retry.slow),
+        rate_limited: BackoffRecord::of(&retry.rate_limited),
+        worker_lost: retry.worker_lost.as_ref().map(BackoffRecord::of),
+        enqueue_timeout_ms: millis(policy.enqueue_timeout),
+        claim_timeout_ms: millis(policy.claim_timeout),
+        heartbeat_timeout_ms: millis(policy.heartbeat_timeout),
+        heartbeat_increment_ms: millis(policy.heartbeat_increment),
+        run_timeout_ms: policy.run_timeout.map(millis),
+        losses_max: policy.losses_max,
+        retention_ms: policy.retention.map(millis),
+        rate_per_s: job.quota.rate_per_s,
+        burst: job.quota.burst,
+        paused: job.paused,
+        created_by: job.created_by.clone(),
+        created_at: job.created_at.millis(),
+        changed_at: job.changed_at.millis(),
+    };
+    // Plain data with text keys always serialises.
+    serde_json::to_string(&record).unwrap_or_default()
+}
+
+pub(crate) fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
+    let record: JobRecord = serde_json::from_str(json).map_err(bad)?;
+    Ok(Job {
+        name: JobName::parse(name).map_err(bad)?,
+        info: record.info,
+        handler: Handler {
+            kind: record.handler,
+            config: record.handler_config,
+        },
+        policy: Policy {
+            retry: RetryPolicy {
+                retries_max: record.retries_max,
+                standard: record.standard.backoff()?,
+                quick: record.quick.backoff()?,
+                slow: record.slow.backoff()?,
+                rate_limited: record.rate_limited.backoff()?,
+                worker_lost: record
+                    .worker_lost
+                    .map(|record| record.backoff())
+                    .transpose()?,
+            },
+            enqueue_timeout: duration(record.enqueue_timeout_ms),
+            claim_timeout: duration(record.claim_timeout_ms),
+            heartbeat_timeout: duration(record.heartbeat_timeout_ms),
+            heartbeat_increment: duration(record.heartbeat_increment_ms),
+            run_timeout: record.run_timeout_ms.map(duration),
+            losses_max: record.losses_max,
+            retention: record.retention_ms.map(duration),
+        },
+        quota: Quota {
+            rate_per_s: record.rate_per_s,
+            burst: record.burst,
+        },
+        paused: record.paused,
+        created_by: record.created_by,
+        created_at: Timestamp::clamped(record.created_at),
+        changed_at: Timestamp::clamped(record.changed_at),
+    })
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct ExtrasRecord {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tags: Vec<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_by: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overrides: Option<OverridesRecord>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct OverridesRecord {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retries_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backoff: Option<BackoffRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_increment_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_timeout_ms: Option<u64>,
+}
+
+/// The extras but the key, which has a column of its own.
+pub(crate) fn extras_to_json(extras: &Extras) -> String {
+    let overrides = extras.overrides.as_ref().map(|wanted| OverridesRecord {
+        retries_max: wanted.retries_max,
+        backoff: wanted.backoff.as_ref().map(BackoffRecord::of),
+        heartbeat_timeout_ms: wanted.heartbeat_timeout.map(millis),
+        heartbeat_increment_ms: wanted.heartbeat_increment.map(millis),
+        run_timeout_ms: wanted.run_timeout.map(millis),
+    });
+    let record = ExtrasRecord {
+        name: extras.name.clone(),
+        details: extras.details.clone(),
+        tags: extras.tags.clone(),
+        created_by: extras.created_by.clone(),
+        content_type: extras.content_type.clone(),
+        trace: extras.trace.clone(),
+        overrides,
+    };
+    serde_json::to_string(&record).unwrap_or_default()
+}
+
+pub(crate) fn extras_from_json(json: &str, key: Option<Arc<str>>) -> Result<Extras, RecordError> {
+    let record: ExtrasRecord = serde_json::from_str(json).map_err(bad)?;
+    let overrides = record
+        .overrides
+        .map(|wanted| {
+            Ok::<_, RecordError>(Overrides {
+                retries_max: wanted.retries_max,
+                backoff: wanted.backoff.map(|b| b.backoff()).transpose()?,
+                heartbeat_timeout: wanted.heartbeat_timeout_ms.map(duration),
+                heartbeat_increment: wanted.heartbeat_increment_ms.map(duration),
+                run_timeout: wanted.run_timeout_ms.map(duration),
+            })
+        })
+        .transpose()?;
+    Ok(Extras {
+        name: record.name,
+        details: record.details,
+        tags: record.tags,
+        key,
+        created_by: record.created_by,
+        content_type: record.content_type,
+        trace: record.trace,
+        overrides,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct HistoryRecord {
+    runs: Vec<RunRow>,
+    #[serde(default)]
+    dropped: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RunRow {
+    attempt: u32,
+    worker: String,
+    started_at: i64,
+    finished_at: i64,
+    end: String,
+    info: Arc<str>,
+}
+
+pub(crate) fn history_to_json(history: &History) -> String {
+    let runs = history
+        .runs
+        .iter()
+        .map(|run| RunRow {
+            attempt: run.attempt,
+            worker: run.worker.as_str().to_owned(),
+            started_at: run.started_at.millis(),
+            finished_at: run.finished_at.millis(),
+            end: run.end.name().to_owned(),
+            info: run.info.clone(),
+        })
+        .collect();
+    let dropped = history.dropped;
+    serde_json::to_string(&HistoryRecord { runs, dropped }).unwrap_or_default()
+}
+
+pub(crate) fn history_from_json(json: &str) -> Result<History, RecordError> {
+    let record: HistoryRecord = serde_json::from_str(json).map_err(bad)?;
+    let run = |row: RunRow| {
+        let end = RunEnd::ALL.into_iter().find(|end| end.name() == row.end);
+        Ok(RunRecord {
+            attempt: row.attempt,
+            worker: WorkerId::parse(&row.worker).map_err(bad)?,
+            started_at: Timestamp::clamped(row.started_at),
+            finished_at: Timestamp::clamped(row.finished_at),
+            end: end.ok_or_else(|| bad("unknown end of a run"))?,
+            info: row.info,
+        })
+    };
+    Ok(History {
+        runs: record
+            .runs
+            .into_iter()
+            .map(run)
+            .collect::<Result<_, RecordError>>()?,
+        dropped: record.dropped,
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct WorkerRow {
+    kind: Arc<str>,
+    jobs: Vec<String>,
+    handlers: Vec<Arc<str>>,
+    concurrency: u32,
+    embedded: bool,
+    started_at: i64,
+    seen_at: i64,
+}
+
+pub(crate) fn worker_to_json(worker: &WorkerRecord) -> String {
+    let row = WorkerRow {
+        kind: worker.kind.clone(),
+        jobs: worker.jobs.iter().map(ToString::to_string).collect(),
+        handlers: worker.handlers.clone(),
+        concurrency: worker.concurrency,
+        embedded: worker.embedded,
+        started_at: worker.started_at.millis(),
+        seen_at: worker.seen_at.millis(),
+    };
+    serde_json::to_string(&row).unwrap_or_default()
+}
+
+pub(crate) fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordError> {
+    let row: WorkerRow = serde_json::from_str(json).map_err(bad)?;
+    Ok(WorkerRecord {
+        id: WorkerId::parse(id).map_err(bad)?,
+        kind: row.kind,
+        jobs: row
+            .jobs
+            .iter()
+            .map(|name| JobName::parse(name))
+            .collect::<Result<_, _>>()
+            .map_err(bad)?,
+        handlers: row.handlers,
+        concurrency: row.concurrency,
+        embedded: row.embedded,
+        started_at: Timestamp::clamped(row.started_at),
+        seen_at: Timestamp::clamped(row.seen_at),
+    })
+}

@@ -1,0 +1,325 @@
+//! Rows and tasks, both ways.
+
+use std::sync::{Arc, LazyLock};
+
+use bytes::Bytes;
+use dueline_domain::{
+    JobName, Lease, Priority, State, StateKind, Task, TaskId, Timestamp, Token, Weight, WorkerId,
+    WriteId,
+};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension as _, Row, named_params, types::Type,
+};
+
+use crate::records;
+
+/// Bytes up to which a payload, checkpoint or result stays in the task's own row. Larger ones are stored apart, so
+/// that a transition does not rewrite them.
+pub(crate) const INLINE_BYTES_MAX: usize = 1024;
+
+/// Parts of a task that may be stored apart.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Payload = 0,
+    Checkpoint = 1,
+    Result = 2,
+}
+
+/// Every column that makes a task, in the order `read` expects.
+pub(crate) const COLUMNS: &str = "seq, id, state, priority, weight, run_at, trigger_at, token, write_id, tries, \
+     losses, cancel_requested, created_at, changed_at, started_at, finished_at, worker, claimed_at, heartbeat_at, \
+     expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result";
+
+/// A row's number and its task.
+pub(crate) struct Stored {
+    pub(crate) seq: i64,
+    pub(crate) task: Task,
+}
+
+fn corrupt(column: usize, kind: Type, why: impl std::fmt::Display) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, kind, why.to_string().into())
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    row.get(column).map(Timestamp::clamped)
+}
+
+fn time_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    let millis: Option<i64> = row.get(column)?;
+    Ok(millis.map(Timestamp::clamped))
+}
+
+fn text_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
+    Ok(row.get_ref(column)?.as_str_or_null()?.map(Arc::from))
+}
+
+fn bytes_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Bytes>> {
+    let bytes = row.get_ref(column)?.as_blob_or_null()?;
+    Ok(bytes.map(Bytes::copy_from_slice))
+}
+
+/// Reads a row of [`COLUMNS`]; parts stored apart are fetched by [`fill`].
+pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
+    let code: u8 = row.get(2)?;
+    let kind = StateKind::from_code(code)
+        .ok_or_else(|| corrupt(2, Type::Integer, format!("unknown state {code}")))?;
+    let need = |column| corrupt(column, Type::Null, format!("a {kind} task lacks a field"));
+    let trigger_at = |column| time_opt(row, column)?.ok_or_else(|| need(column));
+    let token = || {
+        let bits: Option<i64> = row.get(7)?;
+        bits.and_then(Token::from_stored).ok_or_else(|| need(7))
+    };
+    let lease = || {
+        let worker = row.get_ref(16)?.as_str()?;
+        Ok::<_, rusqlite::Error>(Lease {
+            worker: WorkerId::parse(worker).map_err(|error| corrupt(16, Type::Text, error))?,
+            claimed_at: trigger_at(17)?,
+            heartbeat_at: trigger_at(18)?,
+            expires_at: trigger_at(19)?,
+            deadline_at: time_opt(row, 20)?,
+        })
+    };
+    let state = match kind {
+        StateKind::Waiting => State::Waiting,
+        StateKind::New => State::New {
+            due_at: trigger_at(6)?,
+        },
+        StateKind::Enqueued => State::Enqueued {
+            token: token()?,
+            expires_at: trigger_at(6)?,
+        },
+        StateKind::Claimed => State::Claimed {
+            token: token()?,
+            lease: lease()?,
+        },
+        StateKind::Processing => State::Processing {
+            token: token()?,
+            lease: lease()?,
+        },
+        StateKind::Retriable => State::Retriable {
+            retry_at: trigger_at(6)?,
+        },
+        StateKind::Succeeded => State::Succeeded,
+        StateKind::Failed => State::Failed,
+        StateKind::Cancelled => State::Cancelled,
+        StateKind::Trashed => State::Trashed,
+        StateKind::Dropped => State::Dropped,
+    };
+    let id: [u8; 16] = row.get(1)?;
+    let write: i64 = row.get(8)?;
+    let key = text_opt(row, 21)?;
+    let extras = match row.get_ref(22)?.as_str_or_null()? {
+        Some(json) => {
+            let extras = records::extras_from_json(json, key);
+            Some(Box::new(extras.map_err(|e| corrupt(22, Type::Text, e))?))
+        }
+        None => None,
+    };
+    let history = match row.get_ref(23)?.as_str_or_null()? {
+        Some(json) => {
+            let history = records::history_from_json(json);
+            Some(Box::new(history.map_err(|e| corrupt(23, Type::Text, e))?))
+        }
+        None => None,
+    };
+    let priority: i64 = row.get(3)?;
+    let weight: i64 = row.get(4)?;
+    let task = Task {
+        id: TaskId::from_bytes(id),
+        job: job.clone(),
+        state,
+        priority: Priority::new(priority).map_err(|e| corrupt(3, Type::Integer, e))?,
+        weight: Weight::new(weight).map_err(|e| corrupt(4, Type::Integer, e))?,
+        run_at: time(row, 5)?,
+        created_at: time(row, 12)?,
+        changed_at: time(row, 13)?,
+        started_at: time_opt(row, 14)?,
+        finished_at: time_opt(row, 15)?,
+        tries: row.get(9)?,
+        losses: row.get(10)?,
+        cancel_requested: row.get(11)?,
+        write: WriteId::from_stored(write).ok_or_else(|| need(8))?,
+        payload: bytes_opt(row, 25)?.unwrap_or_default(),
+        checkpoint: bytes_opt(row, 26)?,
+        result: bytes_opt(row, 27)?,
+        error: text_opt(row, 24)?,
+        history,
+        extras,
+    };
+    Ok(Stored {
+        seq: row.get(0)?,
+        task,
+    })
+}
+
+/// Fetches the parts that are stored apart.
+pub(crate) fn fill(db: &Connection, stored: &mut Stored) -> rusqlite::Result<()> {
+    let mut parts = db.prepare_cached("SELECT part, data FROM body WHERE seq = ?1")?;
+    let mut rows = parts.query([stored.seq])?;
+    while let Some(row) = rows.next()? {
+        let part: u8 = row.get(0)?;
+        let data = Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?);
+        match part {
+            0 => stored.task.payload = data,
+            1 => stored.task.checkpoint = Some(data),
+            2 => stored.task.result = Some(data),
+            _ => return Err(corrupt(0, Type::Integer, format!("unknown part {part}"))),
+        }
+    }
+    Ok(())
+}
+
+/// One task by its id.
+pub(crate) fn find(
+    db: &Connection,
+    job: &JobName,
+    job_row: i64,
+    id: &TaskId,
+) -> rusqlite::Result<Option<Stored>> {
+    static FIND: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {COLUMNS} FROM task WHERE job = ?1 AND id = ?2"));
+    let mut statement = db.prepare_cached(&FIND)?;
+    let found = statement
+        .query_row((job_row, id.as_bytes()), |row| {
+            Ok((read(row, job)?, may_have_body(row)?))
+        })
+        .optional()?;
+    found
+        .map(|(stored, apart)| filled(db, stored, apart))
+        .transpose()
+}
+
+/// Whether any part may be stored apart: then its column is NULL.
+pub(crate) fn may_have_body(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let is_null = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.data_type() == Type::Null);
+    // A missing payload is stored as an empty blob, so NULL means apart. A checkpoint or result may also be NULL
+    // because there is none; only a task that has run can have one.
+    let tries: u32 = row.get(9)?;
+    let has_run = tries > 0 || !is_null(23)?;
+    Ok(is_null(25)? || (has_run && (is_null(26)? || is_null(27)?)))
+}
+
+pub(crate) fn filled(db: &Connection, mut stored: Stored, apart: bool) -> rusqlite::Result<Stored> {
+    if apart {
+        fill(db, &mut stored)?;
+    }
+    Ok(stored)
+}
+
+/// A part as its column takes it: NULL when it is stored apart or missing.
+pub(crate) fn inline(part: Option<&Bytes>) -> Option<&[u8]> {
+    part.filter(|bytes| bytes.len() <= INLINE_BYTES_MAX)
+        .map(AsRef::as_ref)
+}
+
+/// Stores a part apart if it is too large for its column.
+pub(crate) fn put_apart(
+    db: &Connection,
+    seq: i64,
+    part: Part,
+    bytes: Option<&Bytes>,
+) -> rusqlite::Result<()> {
+    let Some(bytes) = bytes.filter(|bytes| bytes.len() > INLINE_BYTES_MAX) else {
+        return Ok(());
+    };
+    db.prepare_cached("INSERT OR REPLACE INTO body (seq, part, data) VALUES (?1, ?2, ?3)")?
+        .execute((seq, part as u8, bytes.as_ref()))?;
+    Ok(())
+}
+
+/// Removes a part that is small now or gone.
+pub(crate) fn drop_apart(db: &Connection, seq: i64, part: Part) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM body WHERE seq = ?1 AND part = ?2")?
+        .execute((seq, part as u8))?;
+    Ok(())
+}
+
+/// Inserts a task; answers whether it was new.
+pub(crate) fn insert(
+    statement: &mut CachedStatement<'_>,
+    job_row: i64,
+    task: &Task,
+) -> rusqlite::Result<bool> {
+    let extras = task.extras.as_deref();
+    let extras_json = extras.map(records::extras_to_json);
+    let inserted = statement.execute(rusqlite::params![
+        task.id.as_bytes(),
+        job_row,
+        task.kind().code(),
+        task.priority.get(),
+        task.weight.get(),
+        task.run_at.millis(),
+        task.state.trigger_at().map(Timestamp::millis),
+        task.state.token().map(Token::to_stored),
+        task.write.to_stored(),
+        task.created_at.millis(),
+        extras.and_then(|extras| extras.key.as_deref()),
+        extras_json,
+        inline(Some(&task.payload)),
+    ])?;
+    Ok(inserted == 1)
+}
+
+/// A new task: a run-now task has no lease, no history and no result, so those columns keep their NULL.
+pub(crate) const INSERT: &str = "INSERT INTO task (id, job, state, priority, weight, run_at, trigger_at, token, \
+     write_id, tries, losses, cancel_requested, created_at, changed_at, key, extras, payload) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, 0, ?10, ?10, ?11, ?12, ?13) \
+     ON CONFLICT DO NOTHING";
+
+/// Everything a transition may set, but what a user may change.
+pub(crate) const UPDATE: &str = "UPDATE task SET state = ?2, trigger_at = ?3, token = ?4, write_id = ?5, tries = ?6, \
+     losses = ?7, cancel_requested = ?8, changed_at = ?9, started_at = ?10, finished_at = ?11, worker = ?12, \
+     claimed_at = ?13, heartbeat_at = ?14, expires_at = ?15, deadline_at = ?16, history = ?17, error = ?18, \
+     checkpoint = ?19, result = ?20 WHERE seq = ?1";
+
+/// Writes the state of a task back.
+pub(crate) fn update(
+    statement: &mut CachedStatement<'_>,
+    seq: i64,
+    task: &Task,
+) -> rusqlite::Result<()> {
+    let lease = task.lease();
+    let history = task.history.as_deref().map(records::history_to_json);
+    statement.execute(rusqlite::params![
+        seq,
+        task.kind().code(),
+        task.state.trigger_at().map(Timestamp::millis),
+        task.state.token().map(Token::to_stored),
+        task.write.to_stored(),
+        task.tries,
+        task.losses,
+        task.cancel_requested,
+        task.changed_at.millis(),
+        task.started_at.map(Timestamp::millis),
+        task.finished_at.map(Timestamp::millis),
+        lease.map(|lease| lease.worker.as_str()),
+        lease.map(|lease| lease.claimed_at.millis()),
+        lease.map(|lease| lease.heartbeat_at.millis()),
+        lease.map(|lease| lease.expires_at.millis()),
+        lease.and_then(|lease| lease.deadline_at.map(Timestamp::millis)),
+        history,
+        task.error.as_deref(),
+        inline(task.checkpoint.as_ref()),
+        inline(task.result.as_ref()),
+    ])?;
+    Ok(())
+}
+
+/// Writes back what a user changed.
+pub(crate) fn update_modified(db: &Connection, seq: i64, task: &Task) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE task SET priority = :priority, weight = :weight, run_at = :run_at, payload = :payload WHERE seq = :seq",
+    )?
+    .execute(named_params! {
+        ":seq": seq,
+        ":priority": task.priority.get(),
+        ":weight": task.weight.get(),
+        ":run_at": task.run_at.millis(),
+        ":payload": inline(Some(&task.payload)),
+    })?;
+    if task.payload.len() > INLINE_BYTES_MAX {
+        put_apart(db, seq, Part::Payload, Some(&task.payload))
+    } else {
+        drop_apart(db, seq, Part::Payload)
+    }
+}

@@ -1,0 +1,109 @@
+//! The tables, as migrations. A migration never changes once released; a new one is added behind it.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::open::OpenError;
+
+/// Marks a file as ours: `DUEL` as a big-endian number.
+pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
+
+/// What this program reads and writes.
+pub const SCHEMA_VERSION: i32 = 1;
+
+const MIGRATIONS: &[&str] = &[V1];
+
+const V1: &str = "
+CREATE TABLE job (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,
+    definition TEXT NOT NULL
+) STRICT;
+
+-- How many tasks of a job are in a state; kept in the same transaction as the tasks.
+CREATE TABLE job_state (
+    job INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (job, state)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE task (
+    seq INTEGER PRIMARY KEY,
+    id BLOB NOT NULL,
+    job INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    priority INTEGER NOT NULL,
+    weight INTEGER NOT NULL,
+    run_at INTEGER NOT NULL,
+    trigger_at INTEGER,
+    token INTEGER,
+    write_id INTEGER NOT NULL,
+    tries INTEGER NOT NULL,
+    losses INTEGER NOT NULL,
+    cancel_requested INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    changed_at INTEGER NOT NULL,
+    started_at INTEGER,
+    finished_at INTEGER,
+    worker TEXT,
+    claimed_at INTEGER,
+    heartbeat_at INTEGER,
+    expires_at INTEGER,
+    deadline_at INTEGER,
+    key TEXT,
+    extras TEXT,
+    history TEXT,
+    error TEXT,
+    payload BLOB,
+    checkpoint BLOB,
+    result BLOB
+) STRICT;
+
+-- Payloads, checkpoints and results too large to be rewritten with each transition; the column above is NULL then.
+CREATE TABLE body (
+    seq INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (seq, part)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX task_id ON task (job, id);
+CREATE UNIQUE INDEX task_key ON task (job, key) WHERE key IS NOT NULL;
+CREATE INDEX task_by_job ON task (job);
+-- Finished tasks are in neither of these two, so polling costs the same however many there are.
+CREATE INDEX task_due ON task (job, trigger_at, state) WHERE trigger_at IS NOT NULL;
+CREATE INDEX task_ready ON task (job, priority DESC, run_at) WHERE state = 2;
+-- Dead letters: failed, cancelled, trashed, dropped. A comparison, not a list: SQLite builds a temporary table for each
+-- row it checks against a list, which doubles the cost of every write.
+CREATE INDEX task_dead ON task (job) WHERE state >= 7;
+
+CREATE TABLE worker (
+    id TEXT PRIMARY KEY,
+    record TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Brings the file to [`SCHEMA_VERSION`], or refuses it.
+pub(crate) fn migrate(db: &mut Connection) -> Result<(), OpenError> {
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: i32 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let is_new = application == 0 && version == 0 && tables == 0;
+    if !is_new && application != APPLICATION_ID {
+        return Err(OpenError::Foreign);
+    }
+    if version > SCHEMA_VERSION {
+        let (found, known) = (version, SCHEMA_VERSION);
+        return Err(OpenError::Newer { found, known });
+    }
+    let done = usize::try_from(version).map_err(|_| OpenError::Foreign)?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
+        let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(migration)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        let version = i32::try_from(index + 1).unwrap_or(i32::MAX);
+        transaction.pragma_update(None, "user_version", version)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Job definitions.
+
+use std::sync::Arc;
+
+use dueline_domain::{Job, JobName, Timestamp};
+use dueline_ports::{PutJob, StoreError};
+use rusqlite::Connection;
+
+use super::{ItemError, Writer};
+use crate::{jobs::JobTable, records};
+
+/// All definitions of the file. One that makes no sense is left out and said, so that it does not hide the others.
+pub(super) fn load(db: &Connection) -> rusqlite::Result<JobTable> {
+    let mut jobs = JobTable::default();
+    let mut statement = db.prepare("SELECT id, name, definition FROM job")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        let definition: String = row.get(2)?;
+        match records::job_from_json(&name, &definition) {
+            Ok(job) => jobs.insert(row.get(0)?, Arc::new(job)),
+            Err(error) => tracing::error!(job.name = name, %error, "unreadable job definition"),
+        }
+    }
+    Ok(jobs)
+}
+
+impl Writer {
+    pub(super) fn put_job(&mut self, put: PutJob) -> Result<Arc<Job>, ItemError> {
+        let mut job = put.job;
+        match self.jobs.get(&job.name) {
+            Some(entry) if put.if_absent => Ok(entry.job.clone()),
+            Some(entry) => {
+                job.created_at = entry.job.created_at;
+                job.created_by = entry.job.created_by.clone();
+                job.changed_at = job.changed_at.max(entry.job.changed_at);
+                self.replace(entry.row, job)
+            }
+            None => {
+                self.db
+                    .prepare_cached("INSERT INTO job (name, definition) VALUES (?1, ?2)")?
+                    .execute((job.name.as_str(), records::job_to_json(&job)))?;
+                let job = Arc::new(job);
+                self.jobs.insert(self.db.last_insert_rowid(), job.clone());
+                self.jobs_changed = true;
+                Ok(job)
+            }
+        }
+    }
+
+    pub(super) fn pause_job(
+        &mut self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, ItemError> {
+        let Some(entry) = self.jobs.get(name) else {
+            return Err(StoreError::no_job(name).into());
+        };
+        let changed_at = entry.job.changed_at.max(now);
+        let job = Job {
+            paused,
+            changed_at,
+            ..Job::clone(&entry.job)
+        };
+        self.replace(entry.row, job)
+    }
+
+    fn replace(&mut self, row: i64, job: Job) -> Result<Arc<Job>, ItemError> {
+        self.db
+            .prepare_cached("UPDATE job SET definition = ?2 WHERE id = ?1")?
+            .execute((row, records::job_to_json(&job)))?;
+        let job = Arc::new(job);
+        self.jobs.insert(row, job.clone());
+        self.jobs_changed = true;
+        Ok(job)
+    }
+
+    /// The definition goes at once; its finished tasks are not reachable any more and go with the pruner.
+    pub(super) fn delete_job(&mut self, name: &JobName) -> Result<(), ItemError> {
+        let Some(entry) = self.jobs.get(name) else {
+            return Err(StoreError::no_job(name).into());
+        };
+        let row = entry.row;
+        let unfinished = self.counts.unfinished(row);
+        if unfinished > 0 {
+            let job = name.clone();
+            return Err(StoreError::InUse { job, unfinished }.into());
+        }
+        self.db
+            .prepare_cached("DELETE FROM job WHERE id = ?1")?
+            .execute([row])?;
+        self.counts.forget(&self.db, row)?;
+        self.jobs.remove(name);
+        self.jobs_changed = true;
+        Ok(())
+    }
+}

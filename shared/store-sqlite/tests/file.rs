@@ -1,0 +1,222 @@
+//! What the file promises: one owner, the right schema, real WAL, a full disk that loses nothing.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use dueline_domain::{
+    Handler, Job, JobName, NewTask, Policy, Quota, TaskId, Timestamp, Token, WriteId,
+};
+use dueline_ports::{Create, JobStore as _, PutJob, StoreError, TaskStore as _};
+use dueline_store_sqlite::{OpenError, SCHEMA_VERSION, SqliteOptions, SqliteStore};
+use rusqlite::Connection;
+
+fn job(name: &str) -> Job {
+    let at = Timestamp::clamped(1_000);
+    Job {
+        name: JobName::parse(name).unwrap(),
+        info: "".into(),
+        handler: Handler::worker(),
+        policy: Policy::default(),
+        quota: Quota::default(),
+        paused: false,
+        created_by: "test".into(),
+        created_at: at,
+        changed_at: at,
+    }
+}
+
+fn create(number: u64, bytes: usize) -> Create {
+    let mut id = [0; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    let job = JobName::parse("j").unwrap();
+    Create {
+        task: NewTask::now(TaskId::from_bytes(id), job, Bytes::from(vec![7; bytes])),
+        token: Token::from_random(number + 1),
+        write: WriteId::from_random(number + 1),
+        hand_on: true,
+    }
+}
+
+async fn with_job(options: SqliteOptions) -> SqliteStore {
+    let store = SqliteStore::open(options).unwrap();
+    let put = PutJob {
+        job: job("j"),
+        if_absent: true,
+    };
+    store.put_job(put).await.unwrap();
+    store
+}
+
+fn pragma(path: &Path, name: &str) -> String {
+    let db = Connection::open(path).unwrap();
+    db.pragma_query_value(None, name, |row| {
+        row.get::<_, rusqlite::types::Value>(0)
+            .map(|v| format!("{v:?}"))
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn d_03_the_journal_mode_reads_back_as_wal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let _store = with_job(SqliteOptions::at(&path)).await;
+    assert_eq!(pragma(&path, "journal_mode"), "Text(\"wal\")");
+    assert_eq!(
+        pragma(&path, "user_version"),
+        format!("Integer({SCHEMA_VERSION})")
+    );
+}
+
+#[tokio::test]
+async fn f_131_tasks_survive_closing_and_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    let store = with_job(options.clone()).await;
+    let created = store
+        .create(Timestamp::clamped(5), vec![create(1, 5_000)])
+        .await;
+    let id = created[0].as_ref().unwrap().task.id;
+    drop(store);
+    let store = SqliteStore::open(options).unwrap();
+    let name = JobName::parse("j").unwrap();
+    let task = store.get(&name, &id).await.unwrap().unwrap();
+    assert_eq!(task.payload.len(), 5_000);
+    assert_eq!(store.stats(&name).await.unwrap().by_state.len(), 1);
+}
+
+#[tokio::test]
+async fn d_08_a_second_server_on_the_same_file_is_refused_and_the_owner_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    let first = SqliteStore::open(options.clone()).unwrap();
+    let Err(error) = SqliteStore::open(options.clone()) else {
+        panic!("opened twice");
+    };
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    assert!(error.to_string().contains("process"), "{error}");
+    drop(first);
+    SqliteStore::open(options).unwrap();
+}
+
+#[test]
+fn a_file_of_another_program_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("other.db");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE mine (x); INSERT INTO mine VALUES (1);")
+        .unwrap();
+    let before = std::fs::read(&path).unwrap();
+    assert!(matches!(
+        SqliteStore::open(SqliteOptions::at(&path)),
+        Err(OpenError::Foreign)
+    ));
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    let text = folder.path().join("notes.txt");
+    std::fs::write(
+        &text,
+        "not a database at all, but long enough to look like a header",
+    )
+    .unwrap();
+    assert!(matches!(
+        SqliteStore::open(SqliteOptions::at(&text)),
+        Err(OpenError::Foreign)
+    ));
+}
+
+#[test]
+fn a_file_of_a_newer_program_is_refused_with_both_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    drop(SqliteStore::open(options.clone()).unwrap());
+    Connection::open(&options.path)
+        .unwrap()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    let Err(error) = SqliteStore::open(options) else {
+        panic!("opened a newer file");
+    };
+    assert!(error.to_string().contains("99"), "{error}");
+}
+
+#[tokio::test]
+async fn f_137_a_full_disk_refuses_writes_keeps_reads_and_recovers_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = SqliteOptions::at(folder.path().join("t.db"));
+    options.pages_max = Some(60);
+    let store = with_job(options).await;
+    let now = Timestamp::clamped(5);
+    let mut stored = Vec::new();
+    let refused = loop {
+        let number = u64::try_from(stored.len()).unwrap();
+        assert!(number < 10_000, "the disk never became full");
+        match store.create(now, vec![create(number, 900)]).await.remove(0) {
+            Ok(created) => stored.push(created.task.id),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+    assert!(refused.is_retryable() && !refused.outcome_unknown());
+    let name = JobName::parse("j").unwrap();
+    for id in &stored {
+        assert!(store.get(&name, id).await.unwrap().is_some());
+    }
+    let total: u64 = store.stats(&name).await.unwrap().by_state.values().sum();
+    assert_eq!(total, u64::try_from(stored.len()).unwrap());
+    // Room comes back, and the same process writes again without being told.
+    store.limit_pages(1_000_000).await.unwrap();
+    let again = store.create(now, vec![create(90_000, 900)]).await.remove(0);
+    assert!(again.is_ok());
+}
+
+#[tokio::test]
+async fn f_109_polls_are_served_by_the_open_index_and_finished_tasks_are_not_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let _store = with_job(SqliteOptions::at(&path)).await;
+    let db = Connection::open(&path).unwrap();
+    let plan: String = db
+        .query_row(
+            "EXPLAIN QUERY PLAN SELECT id FROM task INDEXED BY task_due \
+             WHERE job = 1 AND trigger_at <= 5 ORDER BY trigger_at LIMIT 10",
+            [],
+            |row| row.get(3),
+        )
+        .unwrap();
+    assert!(plan.contains("SEARCH task USING INDEX task_due"), "{plan}");
+    let partial: String = db
+        .query_row(
+            "SELECT sql FROM sqlite_schema WHERE name = 'task_due'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert!(
+        partial.contains("WHERE trigger_at IS NOT NULL"),
+        "{partial}"
+    );
+}
+
+#[tokio::test]
+async fn f_138_requests_that_arrive_together_share_a_commit_and_a_bad_one_fails_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(with_job(SqliteOptions::at(folder.path().join("t.db"))).await);
+    let now = Timestamp::clamped(5);
+    let mut calls = Vec::new();
+    for number in 0..50 {
+        let store = store.clone();
+        let mut one = create(number, 10);
+        if number == 17 {
+            one.task.job = JobName::parse("unknown").unwrap();
+        }
+        calls.push(async move { store.create(now, vec![one]).await.remove(0) });
+    }
+    let mut results = Vec::new();
+    for call in calls {
+        results.push(call.await);
+    }
+    let failed: Vec<_> = results.iter().filter(|result| result.is_err()).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(matches!(failed[0], Err(StoreError::NotFound { .. })));
+}
