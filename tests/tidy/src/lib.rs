@@ -1,1 +1,1 @@
-//! House rules as tests.
+//! House rules as tests: see `tests/`.
