@@ -50,7 +50,8 @@ pub struct PutJob {
 /// Tasks and their transitions.
 ///
 /// * A call that answers `Ok` for an item has made it durable, by the implementation's documented setting.
-/// * Items of one call are independent: one that fails does not touch the others. Answers are in the order of items.
+/// * Items of one call are independent: one that fails does not touch the others. Answers are in the order of items;
+///   several commands for one task happen in their order.
 /// * Every move is decided by [`dueline_domain::apply`]; the store only makes the decision and the write one atomic
 ///   step per task. No rule of the lifecycle lives in a query or a condition.
 /// * A [`Command`] whose write id the task already carries has succeeded before: the answer is `Ok` with

@@ -1,0 +1,259 @@
+//! Job definitions, the numbers about them, and their end.
+
+use std::sync::Arc;
+
+use dueline_domain::{Backoff, Handler, Job, Policy, Quota, RetryPolicy, StateKind, Task, TaskId};
+
+use super::kit::{Kit, at, fatal, job, job_name, secs, success};
+use crate::{JobStats, ListQuery, PutJob, Store, StoreError};
+
+/// A job with no setting at its default.
+fn unusual() -> Job {
+    let backoff =
+        |s, multiplier| Backoff::new(secs(s), multiplier, 0.125, secs(s * 9)).expect("a backoff");
+    Job {
+        info: "räumt auf, 'nightly'".into(),
+        handler: Handler {
+            kind: "exec".into(),
+            config: r#"{"command":["/bin/true","a b"]}"#.into(),
+        },
+        policy: Policy {
+            retry: RetryPolicy {
+                retries_max: None,
+                standard: backoff(1, 1.5),
+                quick: backoff(2, 2.5),
+                slow: backoff(3, 3.5),
+                rate_limited: backoff(4, 4.5),
+                worker_lost: Some(backoff(5, 5.5)),
+            },
+            enqueue_timeout: secs(11),
+            claim_timeout: secs(12),
+            heartbeat_timeout: secs(13),
+            heartbeat_increment: secs(14),
+            run_timeout: Some(secs(15)),
+            losses_max: 16,
+            retention: Some(secs(17)),
+        },
+        quota: Quota {
+            rate_per_s: Some(12.5),
+            burst: Some(18),
+        },
+        paused: true,
+        created_by: "ops".into(),
+        ..job("odd-job_1")
+    }
+}
+
+pub async fn a_job_comes_back_with_every_setting(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let put = kit.put(unusual()).await;
+    assert_eq!(*put, unusual());
+    let read = kit.store.job(&unusual().name).await.expect("an answer");
+    assert_eq!(read.as_deref(), Some(&unusual()));
+    let plain = kit.store.job(&job_name("mail")).await.expect("an answer");
+    assert_eq!(plain.as_deref(), Some(&job("mail")));
+    let missing = kit.store.job(&job_name("nobody")).await;
+    assert_eq!(missing.expect("an answer"), None);
+}
+
+pub async fn jobs_are_listed_by_name(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for name in ["zebra", "Alpha", "alpha"] {
+        kit.put(job(name)).await;
+    }
+    let jobs = kit.store.jobs().await.expect("the jobs");
+    let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["Alpha", "alpha", "mail", "zebra"]);
+}
+
+pub async fn replacing_a_job_keeps_who_made_it_and_when(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let changed = Job {
+        info: "changed".into(),
+        created_by: "somebody else".into(),
+        created_at: at(500),
+        changed_at: at(500),
+        policy: Policy {
+            losses_max: 1,
+            ..Policy::default()
+        },
+        ..job("mail")
+    };
+    let put = kit.put(changed.clone()).await;
+    let expected = Job {
+        created_by: "suite".into(),
+        created_at: at(0),
+        ..changed
+    };
+    assert_eq!(*put, expected);
+    let read = kit.store.job(&job_name("mail")).await.expect("an answer");
+    assert_eq!(read.as_deref(), Some(&expected));
+
+    let if_absent = true;
+    let job = unusual();
+    let made = kit.store.put_job(PutJob { job, if_absent }).await;
+    assert_eq!(*made.expect("a new job"), unusual());
+    let job = Job {
+        info: "never stored".into(),
+        ..unusual()
+    };
+    let left = kit.store.put_job(PutJob { job, if_absent }).await;
+    assert_eq!(*left.expect("the existing job"), unusual());
+}
+
+pub async fn a_changed_policy_holds_for_the_next_step_of_each_task(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let task = kit.create(0, kit.new_task()).await;
+    kit.set_policy(Policy {
+        claim_timeout: secs(77),
+        ..Policy::default()
+    })
+    .await;
+    let task = kit.claim(0, &task, "w").await;
+    assert_eq!(task.state.trigger_at(), Some(at(77_000)));
+}
+
+pub async fn a_job_can_be_paused_and_resumed(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let mail = job_name("mail");
+    for (paused, ms) in [(true, 5), (true, 6), (false, 7)] {
+        let changed = kit.store.pause_job(&mail, paused, at(ms)).await;
+        let changed = changed.expect("the job");
+        assert_eq!(changed.paused, paused);
+        assert!(changed.changed_at <= at(ms) && changed.changed_at >= at(0));
+        let expected = Job {
+            paused,
+            changed_at: changed.changed_at,
+            ..job("mail")
+        };
+        assert_eq!(*changed, expected, "nothing else changes");
+        let read = kit.store.job(&mail).await.expect("an answer");
+        assert_eq!(read.as_deref(), Some(&expected));
+    }
+    let answer = kit.store.pause_job(&job_name("nobody"), true, at(8)).await;
+    let refused = matches!(answer, Err(StoreError::NotFound { .. }));
+    assert!(refused, "{answer:?}");
+}
+
+pub async fn f_015_a_job_with_unfinished_tasks_is_not_deleted(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let mail = job_name("mail");
+    let done = kit.succeeded(0).await;
+    let waiting = kit.create(0, kit.task_due(9_000)).await;
+    let running = kit.create(0, kit.new_task()).await;
+    let running = kit.run(0, &running, "w").await;
+    let answer = kit.store.delete_job(&mail).await;
+    let refused = matches!(&answer, Err(StoreError::InUse { job, unfinished: 2 }) if *job == mail);
+    assert!(refused, "{answer:?}");
+    for task in [&done, &waiting, &running] {
+        assert_eq!(kit.get(task).await, *task);
+    }
+    assert!(kit.store.job(&mail).await.expect("an answer").is_some());
+}
+
+pub async fn deleting_a_job_removes_its_finished_tasks(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.put(job("post")).await;
+    let other = kit.create(0, kit.new_task_of("post")).await;
+    let mail = job_name("mail");
+    let done = kit.succeeded(0).await;
+    kit.store.delete_job(&mail).await.expect("a delete");
+    assert_eq!(kit.store.job(&mail).await.expect("an answer"), None);
+    assert_eq!(kit.find(&mail, &done.id).await, None);
+    assert_eq!(kit.get(&other).await, other);
+    let answer = kit.store.delete_job(&mail).await;
+    let refused = matches!(answer, Err(StoreError::NotFound { .. }));
+    assert!(refused, "{answer:?}");
+    let submit = kit.try_create(1, kit.new_task()).await;
+    assert!(submit.is_err(), "nothing can be submitted to it");
+
+    // A job of the same name is a new job, with nothing of the old one.
+    kit.put(Job {
+        created_at: at(2),
+        ..job("mail")
+    })
+    .await;
+    assert!(
+        kit.list_by(&ListQuery::of(mail.clone()), 9)
+            .await
+            .is_empty()
+    );
+    let stats = kit.store.stats(&mail).await.expect("stats");
+    assert_eq!(stats, JobStats::default());
+}
+
+pub async fn stats_count_by_state_and_name_the_oldest_due_time(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.put(job("post")).await;
+    let mail = job_name("mail");
+    let empty = kit.store.stats(&mail).await.expect("stats");
+    assert_eq!(empty, JobStats::default());
+
+    kit.create(0, kit.task_due(30_000)).await;
+    kit.create(0, kit.task_due(20_000)).await;
+    kit.create(0, kit.new_task()).await;
+    kit.create(0, kit.new_task_of("post")).await;
+    let running = kit.create(0, kit.new_task()).await;
+    let running = kit.run(0, &running, "w").await;
+    kit.succeeded(0).await;
+    let stats = kit.store.stats(&mail).await.expect("stats");
+    use StateKind::{Enqueued, New, Processing, Succeeded};
+    let counts = |counts: &[(StateKind, u64)]| counts.iter().copied().collect();
+    let expected = counts(&[(New, 2), (Enqueued, 1), (Processing, 1), (Succeeded, 1)]);
+    assert_eq!(stats.by_state, expected);
+    let oldest_due_at = Some(at(20_000));
+    assert_eq!(
+        stats.oldest_due_at, oldest_due_at,
+        "owned ones do not count"
+    );
+
+    kit.finish(1, &running, success("ok")).await;
+    let stats = kit.store.stats(&mail).await.expect("stats");
+    let expected = counts(&[(New, 2), (Enqueued, 1), (Succeeded, 2)]);
+    assert_eq!(stats.by_state, expected);
+}
+
+async fn present(kit: &Kit, tasks: &[Task]) -> Vec<TaskId> {
+    let mut present = Vec::new();
+    for task in tasks {
+        present.extend(kit.find(&task.job, &task.id).await.map(|task| task.id));
+    }
+    present
+}
+
+pub async fn f_110_only_finished_tasks_past_their_retention_are_pruned(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.put(job("post")).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(2)),
+        ..Policy::default()
+    })
+    .await;
+    let mut old = Vec::new();
+    for n in 0..5 {
+        old.push(kit.succeeded(n * 10).await);
+    }
+    let failed = kit.create(0, kit.new_task()).await;
+    let failed = kit.run(0, &failed, "w").await;
+    old.push(kit.finish(1, &failed, fatal("no")).await);
+    let mut kept = vec![kit.succeeded(9_000).await];
+    kept.push(kit.create(0, kit.new_task()).await);
+    kept.push(kit.create(0, kit.task_due(99_000)).await);
+    let running = kit.create(0, kit.new_task()).await;
+    kept.push(kit.run(0, &running, "w").await);
+    let for_ever = kit.create(0, kit.new_task_of("post")).await;
+    let for_ever = kit.run(0, &for_ever, "w").await;
+    kept.push(kit.finish(0, &for_ever, success("ok")).await);
+
+    assert_eq!(kit.prune(1_999, 100).await, 0, "too early for all");
+    assert_eq!(kit.prune(10_000, 4).await, old.len());
+    assert!(present(&kit, &old).await.is_empty());
+    assert_eq!(present(&kit, &kept).await.len(), kept.len());
+    let stats = kit.store.stats(&job_name("mail")).await.expect("stats");
+    assert_eq!(stats.by_state.values().sum::<u64>(), 4);
+    assert_eq!(
+        kit.list_by(&ListQuery::of(job_name("mail")), 9).await.len(),
+        4
+    );
+    assert_eq!(kit.prune(10_000, 100).await, 0);
+}

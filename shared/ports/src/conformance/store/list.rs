@@ -1,0 +1,188 @@
+//! Listings.
+
+use std::sync::Arc;
+
+use dueline_domain::{Extras, NewTask, StateKind, TaskId};
+
+use super::kit::{Kit, at, fatal, ids, job, job_name};
+use crate::{ListQuery, Store, StoreError};
+
+fn of_mail() -> ListQuery {
+    ListQuery::of(job_name("mail"))
+}
+
+async fn listed(kit: &Kit, query: &ListQuery) -> Vec<TaskId> {
+    let by_hundred = ids(&kit.list_by(query, 100).await);
+    let one_by_one = ids(&kit.list_by(query, 1).await);
+    assert_eq!(by_hundred, one_by_one, "pages of any size show the same");
+    by_hundred
+}
+
+pub async fn a_job_without_tasks_has_an_empty_list(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.put(job("post")).await;
+    kit.create(0, kit.new_task_of("post")).await;
+    let page = kit.store.list(of_mail()).await.expect("a page");
+    assert!(page.tasks.is_empty());
+    assert_eq!(page.next, None);
+}
+
+pub async fn f_024_the_newest_task_is_listed_first(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let mut expected = Vec::new();
+    for n in 0..7 {
+        // A later submit may be due earlier: the order is that of the submits.
+        expected.insert(0, kit.create(n, kit.task_due(1_000 - n)).await);
+    }
+    // The first on the list is the last of its batch, too.
+    let batch = (0..5).map(|_| kit.new_task()).collect();
+    for task in kit.create_all(7, batch).await {
+        expected.insert(0, task);
+    }
+    // What happens to a task does not move it.
+    let oldest = kit.trigger(2_000, &expected[11]).await;
+    expected[11] = kit.run(2_000, &oldest, "w").await;
+    assert_eq!(kit.list_by(&of_mail(), 100).await, expected);
+    for limit in [1, 4, 11, 12, 13] {
+        let paged = kit.list_by(&of_mail(), limit).await;
+        assert_eq!(paged, expected, "pages of {limit}");
+    }
+}
+
+pub async fn paging_is_stable_while_tasks_are_added(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let mut expected = Vec::new();
+    for n in 0..9 {
+        expected.insert(0, kit.create(n, kit.new_task()).await.id);
+    }
+    let mut query = ListQuery {
+        limit: 2,
+        ..of_mail()
+    };
+    let mut seen = Vec::new();
+    for n in 0..100 {
+        let page = kit.store.list(query.clone()).await.expect("a page");
+        seen.extend(ids(&page.tasks));
+        kit.create(100 + n, kit.new_task()).await;
+        match page.next {
+            Some(next) => query.cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(
+        seen, expected,
+        "each of the first nine once, none of the new"
+    );
+}
+
+pub async fn a_cursor_of_nobody_is_refused(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.create(0, kit.new_task()).await;
+    let query = ListQuery {
+        cursor: Some("?? no cursor of ours ??".into()),
+        ..of_mail()
+    };
+    let answer = kit.store.list(query).await;
+    let refused = matches!(answer, Err(StoreError::Invalid(_)));
+    assert!(refused, "{answer:?}");
+}
+
+pub async fn a_list_can_be_narrowed_to_states(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let new = kit.create(0, kit.task_due(9_000)).await;
+    let done = kit.succeeded(1).await;
+    let enqueued = kit.create(2, kit.new_task()).await;
+    let failed = kit.create(3, kit.new_task()).await;
+    let failed = kit.run(3, &failed, "w").await;
+    let failed = kit.finish(3, &failed, fatal("no")).await;
+    let running = kit.create(4, kit.new_task()).await;
+    let running = kit.run(4, &running, "w").await;
+    let by = |states: &[StateKind]| ListQuery {
+        states: states.to_vec(),
+        ..of_mail()
+    };
+    use StateKind::{Dropped, Enqueued, Failed, New, Processing, Succeeded};
+    assert_eq!(listed(&kit, &by(&[New])).await, [new.id]);
+    assert_eq!(listed(&kit, &by(&[Processing])).await, [running.id]);
+    let ended = listed(&kit, &by(&[Succeeded, Failed])).await;
+    assert_eq!(ended, [failed.id, done.id]);
+    let pending = listed(&kit, &by(&[Enqueued, New])).await;
+    assert_eq!(pending, [enqueued.id, new.id]);
+    assert!(listed(&kit, &by(&[Dropped])).await.is_empty());
+    assert_eq!(listed(&kit, &of_mail()).await.len(), 5);
+}
+
+fn text(text: &str) -> Option<Arc<str>> {
+    Some(Arc::from(text))
+}
+
+pub async fn a_list_can_be_narrowed_to_a_tag_a_name_or_a_key(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    kit.put(job("post")).await;
+    let extras = |name: &str, tags: &[&str], key: Option<&str>| Extras {
+        name: text(name),
+        tags: tags.iter().map(|tag| Arc::from(*tag)).collect(),
+        key: key.map(Arc::from),
+        ..Extras::default()
+    };
+    let a = kit.task_with(extras("n", &["red", "blue"], Some("k1")));
+    let a = kit.create(0, a).await;
+    let b = kit.task_with(extras("n", &["blue"], None));
+    let b = kit.create(1, b).await;
+    let c = kit.task_with(extras("N", &["reddish"], Some("k2")));
+    let c = kit.create(2, c).await;
+    kit.create(3, kit.new_task()).await;
+    let elsewhere = NewTask {
+        job: job_name("post"),
+        ..kit.task_with(extras("n", &["red"], Some("k1")))
+    };
+    kit.create(4, elsewhere).await;
+
+    let tagged = |tag| ListQuery {
+        tag: text(tag),
+        ..of_mail()
+    };
+    assert_eq!(listed(&kit, &tagged("red")).await, [a.id]);
+    assert_eq!(listed(&kit, &tagged("blue")).await, [b.id, a.id]);
+    assert!(listed(&kit, &tagged("gree")).await.is_empty());
+    let named = |name| ListQuery {
+        name: text(name),
+        ..of_mail()
+    };
+    // f_006: names are not unique, and the newest comes first.
+    assert_eq!(listed(&kit, &named("n")).await, [b.id, a.id]);
+    assert_eq!(listed(&kit, &named("N")).await, [c.id]);
+    let keyed = |key| ListQuery {
+        key: text(key),
+        ..of_mail()
+    };
+    assert_eq!(listed(&kit, &keyed("k1")).await, [a.id]);
+    assert!(listed(&kit, &keyed("k")).await.is_empty());
+    let both = ListQuery {
+        states: vec![StateKind::Enqueued],
+        tag: text("blue"),
+        name: text("n"),
+        key: text("k1"),
+        ..of_mail()
+    };
+    assert_eq!(listed(&kit, &both).await, [a.id]);
+}
+
+pub async fn a_list_can_be_narrowed_to_due_times(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let mut tasks = Vec::new();
+    for (n, due_ms) in [(0, 3_000), (1, 1_000), (2, 2_000)] {
+        tasks.push(kit.create(n, kit.task_due(due_ms)).await.id);
+    }
+    let between = |from: Option<i64>, before: Option<i64>| ListQuery {
+        due_from: from.map(at),
+        due_before: before.map(at),
+        ..of_mail()
+    };
+    let from = listed(&kit, &between(Some(2_000), None)).await;
+    assert_eq!(from, [tasks[2], tasks[0]]);
+    let before = listed(&kit, &between(None, Some(2_000))).await;
+    assert_eq!(before, [tasks[1]], "the end itself is left out");
+    let within = listed(&kit, &between(Some(1_001), Some(3_000))).await;
+    assert_eq!(within, [tasks[2]]);
+}

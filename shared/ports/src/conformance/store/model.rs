@@ -1,0 +1,333 @@
+//! The store against the pure function: the same commands, in a seeded random order, must give the same answers and
+//! the same tasks. A store that decides anything by itself, or keeps a field differently, differs somewhere here.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use dueline_domain::{
+    Event, Extras, Job, Modification, NewTask, Outcome, Overrides, OwnerLost, Policy, Priority,
+    Rejected, RetryClass, RetryPolicy, RunningCancel, StateKind, Task, Timestamp, Token, Trigger,
+    check_step,
+};
+
+use super::kit::{Kit, at, job, retriable, secs, success, token, worker};
+use crate::{Applied, Command, ListQuery, Rng as _, Store, StoreError};
+
+pub async fn random_commands_end_as_the_pure_function_says_seed_1(store: Arc<dyn Store>) {
+    run(store, 1).await;
+}
+
+pub async fn random_commands_end_as_the_pure_function_says_seed_2(store: Arc<dyn Store>) {
+    run(store, 2).await;
+}
+
+pub async fn random_commands_end_as_the_pure_function_says_seed_3(store: Arc<dyn Store>) {
+    run(store, 3).await;
+}
+
+const COMMANDS: usize = 300;
+const TASKS: usize = 8;
+
+/// The tasks as they should be, and what was sent to get there.
+struct Model {
+    kit: Kit,
+    policy: Policy,
+    tasks: Vec<Task>,
+    sent: VecDeque<Command>,
+    now_ms: i64,
+}
+
+/// What the pure function says about a command.
+type Expected = Result<(Task, bool), Rejected>;
+
+async fn run(store: Arc<dyn Store>, seed: u64) {
+    let mut model = Model::new(store, seed).await;
+    let mut left = COMMANDS;
+    while left > 0 {
+        let batch = (1 + model.below(4)).min(left);
+        left -= batch;
+        // Mostly forwards, sometimes back, sometimes beyond a timeout.
+        model.now_ms += match model.below(10) {
+            0 => -2_000,
+            1 | 2 => 9_000,
+            _ => i64::try_from(model.below(1_500)).expect("small"),
+        };
+        model.send(batch, seed).await;
+        if left.is_multiple_of(7) {
+            model.compare(seed).await;
+        }
+    }
+    model.compare(seed).await;
+}
+
+impl Model {
+    async fn new(store: Arc<dyn Store>, seed: u64) -> Self {
+        let mut kit = Kit::new(store).await;
+        kit.rng = crate::fakes::SeededRng::new(seed);
+        let policy = Policy {
+            retry: RetryPolicy {
+                retries_max: Some(2),
+                ..RetryPolicy::default()
+            },
+            run_timeout: Some(secs(30)),
+            losses_max: 2,
+            ..Policy::default()
+        };
+        kit.put(Job {
+            policy: policy.clone(),
+            ..job("mail")
+        })
+        .await;
+        let mut tasks = Vec::new();
+        for n in 0..TASKS {
+            let overrides = (n % 3 == 0).then(|| Overrides {
+                retries_max: Some(5),
+                heartbeat_timeout: Some(secs(3)),
+                ..Overrides::default()
+            });
+            let extras = (n % 2 == 0).then(|| {
+                Box::new(Extras {
+                    name: Some("model".into()),
+                    overrides,
+                    ..Extras::default()
+                })
+            });
+            let new = NewTask {
+                run_at: (n % 4 == 1).then(|| at(2_000)),
+                extras,
+                ..kit.new_task()
+            };
+            tasks.push(kit.create(0, new).await);
+        }
+        Self {
+            kit,
+            policy,
+            tasks,
+            sent: VecDeque::new(),
+            now_ms: 0,
+        }
+    }
+
+    fn below(&self, bound: usize) -> usize {
+        let number = self.kit.rng.below(bound as u64);
+        usize::try_from(number).expect("small")
+    }
+
+    /// Sends a batch of commands and checks each answer.
+    async fn send(&mut self, batch: usize, seed: u64) {
+        let (mut commands, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..batch {
+            let command = self.command();
+            expected.push(self.expect(&command));
+            commands.push(command);
+        }
+        let now = at(self.now_ms);
+        let answers = self.kit.store.apply(now, commands.clone()).await;
+        assert_eq!(answers.len(), batch);
+        for ((command, expected), answer) in commands.iter().zip(expected).zip(answers) {
+            let context = format!("seed {seed}, at {now}: {command:?}");
+            check(&context, expected, answer);
+        }
+    }
+
+    /// What `command` must do, done to the model.
+    fn expect(&mut self, command: &Command) -> Expected {
+        let find = |task: &&mut Task| task.id == command.id;
+        let task = self.tasks.iter_mut().find(find).expect("a task");
+        if task.write == command.write {
+            return Ok((task.clone(), true));
+        }
+        let now = at(self.now_ms);
+        let decided =
+            dueline_domain::apply(task, &self.policy, &command.event, command.write, now)?;
+        let before = task.clone();
+        task.advance(decided);
+        check_step(&before, task).unwrap_or_else(|broken| panic!("{command:?}: {broken}"));
+        Ok((task.clone(), false))
+    }
+
+    /// A random command; now and then one that was sent before.
+    fn command(&mut self) -> Command {
+        if self.below(8) == 0
+            && let Some(again) = self.sent.back()
+        {
+            return again.clone();
+        }
+        let task = &self.tasks[self.below(TASKS)];
+        let command = self.kit.command(task, self.event(task));
+        self.sent.push_back(command.clone());
+        if self.sent.len() > 3 {
+            self.sent.pop_front();
+        }
+        command
+    }
+
+    /// The token of the task, or one that nobody has.
+    fn token(&self, task: &Task) -> Token {
+        match task.state.token() {
+            Some(token) if self.below(8) > 0 => token,
+            _ => self.kit.rng.token(),
+        }
+    }
+
+    /// Half of the time what helps the task on its way, otherwise anything.
+    fn event(&self, task: &Task) -> Event {
+        let token = self.token(task);
+        if self.below(2) == 0 {
+            match task.kind() {
+                StateKind::New | StateKind::Retriable => return self.trigger(task),
+                StateKind::Enqueued => return self.claim(task),
+                StateKind::Claimed => return Event::Start { token },
+                StateKind::Processing => return self.finish(token),
+                _ => return Event::Redrive,
+            }
+        }
+        let text = || format!("text {}", self.below(100)).into();
+        let bytes = || Bytes::from(vec![7; self.below(40)]);
+        match self.below(16) {
+            0 => Event::Release { token },
+            1 | 2 => self.trigger(task),
+            3 => Event::OwnerLost(OwnerLost {
+                token,
+                next: self.kit.rng.token(),
+                jitter: self.kit.rng.jitter(),
+            }),
+            4 => self.claim(task),
+            5 => Event::Start { token },
+            6 => Event::Heartbeat { token },
+            7 => Event::Extend {
+                token,
+                by: secs(self.below(60) as u64),
+            },
+            8 => Event::Checkpoint {
+                token,
+                payload: bytes(),
+            },
+            9 => self.finish(token),
+            10 => Event::Abandon {
+                token,
+                next: self.kit.rng.token(),
+            },
+            11 => Event::Trash {
+                token,
+                reason: text(),
+            },
+            12 => Event::Cancel {
+                running: [RunningCancel::Request, RunningCancel::Refuse][self.below(2)],
+                reason: (self.below(2) == 0).then(text),
+            },
+            13 => Event::Modify {
+                change: Modification {
+                    run_at: (self.below(2) == 0).then(|| at(self.now_ms + 500)),
+                    priority: Priority::new(self.below(9) as i64).ok(),
+                    weight: None,
+                    payload: (self.below(2) == 0).then(bytes),
+                },
+                token: self.kit.rng.token(),
+            },
+            14 if self.below(4) == 0 => Event::Drop { reason: text() },
+            _ => Event::Redrive,
+        }
+    }
+
+    fn trigger(&self, task: &Task) -> Event {
+        let seen_at = task.state.trigger_at().unwrap_or(Timestamp::EPOCH);
+        let stale = self.below(10) == 0;
+        Event::Trigger(Trigger {
+            seen: if stale { StateKind::New } else { task.kind() },
+            seen_at,
+            token: self.kit.rng.token(),
+            jitter: self.kit.rng.jitter(),
+        })
+    }
+
+    fn claim(&self, task: &Task) -> Event {
+        let name = ["a", "b", "c"][self.below(3)];
+        Event::Claim(dueline_domain::Claim {
+            token: self.token(task),
+            worker: worker(name),
+            start: self.below(2) == 0,
+        })
+    }
+
+    fn finish(&self, token: Token) -> Event {
+        let outcome = match self.below(5) {
+            0 => success("done"),
+            1 => super::kit::fatal("of no use"),
+            2 => Outcome::Cancelled,
+            3 => retriable("once more"),
+            _ => Outcome::Retriable {
+                class: RetryClass::ALL[self.below(RetryClass::ALL.len())],
+                delay: (self.below(2) == 0).then(|| secs(4)),
+                error: "once more".into(),
+            },
+        };
+        Event::Finish {
+            token,
+            started_at: (self.below(3) == 0).then(|| at(self.now_ms - 100)),
+            outcome,
+            jitter: self.kit.rng.jitter(),
+        }
+    }
+
+    /// Compares every way of reading with the model.
+    async fn compare(&self, seed: u64) {
+        let job = &self.tasks[0].job;
+        for task in &self.tasks {
+            assert_eq!(self.kit.get(task).await, *task, "seed {seed}");
+        }
+        let newest_first: Vec<Task> = self.tasks.iter().rev().cloned().collect();
+        let listed = self.kit.list_by(&ListQuery::of(job.clone()), 3).await;
+        assert_eq!(listed, newest_first, "seed {seed}");
+
+        let mut due = self.kit.due(self.now_ms).await.tasks;
+        assert!(due.is_sorted_by_key(|due| due.trigger_at));
+        due.sort_unstable_by_key(|due| due.id);
+        let due: Vec<_> = due.iter().map(|d| (d.id, d.kind, d.trigger_at)).collect();
+        let is_due = |task: &&Task| {
+            let at_or_before = task.state.trigger_at();
+            at_or_before.is_some_and(|trigger_at| trigger_at <= at(self.now_ms))
+        };
+        let expected = self.tasks.iter().filter(is_due);
+        let expected = expected.map(|t| (t.id, t.kind(), t.state.trigger_at().expect("due")));
+        let mut expected: Vec<_> = expected.collect();
+        expected.sort_unstable_by_key(|due| due.0);
+        assert_eq!(due, expected, "seed {seed}");
+
+        let mut owned = self.kit.store.owned(None).await.expect("owned tasks");
+        owned.sort_unstable_by_key(|owned| owned.id);
+        let owned: Vec<_> = owned.iter().map(|o| (o.id, o.kind, o.token)).collect();
+        let expected = self.tasks.iter().filter(|task| task.kind().is_owned());
+        let mut expected: Vec<_> = expected.map(|t| (t.id, t.kind(), token(t))).collect();
+        expected.sort_unstable_by_key(|owned| owned.0);
+        assert_eq!(owned, expected, "seed {seed}");
+
+        let mut ready: Vec<_> = self.tasks.iter().filter_map(Task::message).collect();
+        ready.sort_by_key(|message| (std::cmp::Reverse(message.priority), message.due_at));
+        let told = self.kit.store.ready(job, 100).await.expect("ready tasks");
+        assert_eq!(told, ready, "seed {seed}");
+
+        let mut counts = BTreeMap::new();
+        for task in &self.tasks {
+            *counts.entry(task.kind()).or_default() += 1;
+        }
+        let stats = self.kit.store.stats(job).await.expect("stats");
+        assert_eq!(stats.by_state, counts, "seed {seed}");
+    }
+}
+
+fn check(context: &str, expected: Expected, answer: Result<Applied, StoreError>) {
+    match (expected, answer) {
+        (Ok((task, repeated)), Ok(applied)) => {
+            assert_eq!(*applied.task, task, "{context}");
+            assert_eq!(applied.repeated, repeated, "{context}");
+        }
+        (Err(expected), Err(StoreError::Rejected(rejected))) => {
+            assert_eq!(rejected, expected, "{context}");
+        }
+        (expected, answer) => panic!("{context}: expected {expected:?}, got {answer:?}"),
+    }
+}

@@ -1,0 +1,234 @@
+//! What users, operators and owners may do to a task besides running it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dueline_domain::{
+    Event, Modification, Outcome, Priority, Reason, RunEnd, RunningCancel, State, StateKind, Task,
+    Weight,
+};
+
+use super::kit::{Kit, at, fatal, retriable, secs, token};
+use crate::{Rng as _, Store};
+
+fn cancel(running: RunningCancel) -> Event {
+    let reason = Some("not wanted".into());
+    Event::Cancel { running, reason }
+}
+
+fn discard() -> Event {
+    let reason = "gate".into();
+    Event::Drop { reason }
+}
+
+/// One task in each pending state.
+async fn pending(kit: &Kit) -> Vec<Task> {
+    let new = kit.create(0, kit.task_due(5_000)).await;
+    let enqueued = kit.create(0, kit.new_task()).await;
+    let failed_once = kit.create(0, kit.new_task()).await;
+    let failed_once = kit.run(0, &failed_once, "w").await;
+    let failed_once = kit.finish(1, &failed_once, retriable("once")).await;
+    vec![new, enqueued, failed_once]
+}
+
+pub async fn a_pending_task_can_be_cancelled(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for task in pending(&kit).await {
+        let task = kit.step(9, &task, cancel(RunningCancel::Refuse)).await;
+        assert_eq!(task.kind(), StateKind::Cancelled);
+        assert_eq!(task.finished_at, Some(at(9)));
+        assert_eq!(task.error.as_deref(), Some("not wanted"));
+        let again = kit.refused(10, &task, cancel(RunningCancel::Refuse)).await;
+        assert_eq!(again, Reason::Finished);
+    }
+    assert!(kit.ready("mail").await.is_empty());
+    assert!(kit.due(9_000_000).await.tasks.is_empty());
+}
+
+pub async fn a_running_task_is_cancelled_by_asking_its_worker(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let task = kit.create(0, kit.new_task()).await;
+    let task = kit.run(0, &task, "w").await;
+    let refused = kit.refused(1, &task, cancel(RunningCancel::Refuse)).await;
+    assert_eq!(refused, Reason::Running);
+    let unasked = kit.finish_event(&task, Outcome::Cancelled);
+    let unasked = kit.refused(2, &task, unasked).await;
+    assert_eq!(unasked, Reason::CancelNotRequested);
+    let task = kit.step(3, &task, cancel(RunningCancel::Request)).await;
+    assert!(task.cancel_requested);
+    assert_eq!(task.kind(), StateKind::Processing);
+    let held = token(&task);
+    let task = kit.step(4, &task, Event::Heartbeat { token: held }).await;
+    assert!(task.cancel_requested, "a heartbeat does not forget it");
+    let task = kit.finish(5, &task, Outcome::Cancelled).await;
+    assert_eq!(task.kind(), StateKind::Cancelled);
+    assert!(!task.cancel_requested);
+    let runs = &task.history.as_ref().expect("a history").runs;
+    assert_eq!(runs[0].end, RunEnd::Cancelled);
+}
+
+pub async fn a_pending_task_can_be_modified(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for task in pending(&kit).await {
+        let change = Modification {
+            run_at: Some(at(70_000)),
+            priority: Some(Priority::new(5).expect("a priority")),
+            weight: Some(Weight::new(6).expect("a weight")),
+            payload: Some(Bytes::from_static(b"changed")),
+        };
+        let next = kit.rng.token();
+        let event = Event::Modify {
+            change,
+            token: next,
+        };
+        let task = kit.step(9, &task, event).await;
+        let due_at = at(70_000);
+        assert_eq!(task.state, State::New { due_at });
+        assert_eq!(
+            (task.run_at, task.payload.as_ref()),
+            (due_at, &b"changed"[..])
+        );
+        let (priority, weight) = (task.priority.get(), task.weight.get());
+        assert_eq!((priority, weight), (5, 6));
+    }
+    assert!(kit.ready("mail").await.is_empty());
+    assert!(kit.due(69_999).await.tasks.is_empty());
+    assert_eq!(kit.due(70_000).await.tasks.len(), 3);
+}
+
+pub async fn a_new_priority_replaces_the_message_of_an_enqueued_task(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let first = kit.create(0, kit.new_task()).await;
+    let second = kit.create(0, kit.new_task()).await;
+    let change = Modification {
+        priority: Some(Priority::new(1).expect("a priority")),
+        ..Modification::default()
+    };
+    let next = kit.rng.token();
+    let event = Event::Modify {
+        change,
+        token: next,
+    };
+    let stale = kit.claim_event(&second, "w", false);
+    let second = kit.step(1, &second, event).await;
+    assert_eq!(token(&second), next);
+    assert_eq!(kit.ready("mail").await, [second.id, first.id]);
+    assert_eq!(kit.refused(2, &second, stale).await, Reason::Lost);
+}
+
+pub async fn f_018_an_owned_task_cannot_be_modified(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let task = kit.create(0, kit.new_task()).await;
+    let task = kit.claim(0, &task, "w").await;
+    let event = Event::Modify {
+        change: Modification {
+            payload: Some(Bytes::from_static(b"changed")),
+            ..Modification::default()
+        },
+        token: kit.rng.token(),
+    };
+    assert_eq!(kit.refused(1, &task, event).await, Reason::Running);
+}
+
+pub async fn a_failed_task_can_be_redriven(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let task = kit.create(0, kit.new_task()).await;
+    let early = kit.refused(0, &task, Event::Redrive).await;
+    assert_eq!(early, Reason::NotFinished);
+    let task = kit.run(1, &task, "w").await;
+    let task = kit.finish(2, &task, fatal("broken")).await;
+    let task = kit.step(3, &task, Event::Redrive).await;
+    assert_eq!(task.state, State::New { due_at: at(3) });
+    assert_eq!((task.tries, task.losses), (0, 0));
+    assert_eq!((&task.error, &task.result), (&None, &None));
+    assert_eq!((task.started_at, task.finished_at), (None, None));
+    assert!(task.history.is_some(), "what happened is still known");
+    let task = kit.trigger(3, &task).await;
+    let task = kit.run(4, &task, "w").await;
+    let task = kit.finish(5, &task, super::kit::success("fixed")).await;
+    assert_eq!((task.kind(), task.tries), (StateKind::Succeeded, 1));
+    let late = kit.refused(6, &task, Event::Redrive).await;
+    assert_eq!(late, Reason::Finished);
+}
+
+pub async fn a_gate_can_drop_what_nobody_owns(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for task in pending(&kit).await {
+        let task = kit.step(9, &task, discard()).await;
+        assert_eq!(task.kind(), StateKind::Dropped);
+        assert_eq!(task.error.as_deref(), Some("gate"));
+    }
+    let owned = kit.create(10, kit.new_task()).await;
+    let owned = kit.claim(10, &owned, "w").await;
+    assert_eq!(kit.refused(11, &owned, discard()).await, Reason::Running);
+}
+
+pub async fn f_077_an_owner_can_trash_its_task(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let trash = |token| Event::Trash {
+        token,
+        reason: "unreadable".into(),
+    };
+    let unowned = kit.create(0, kit.new_task()).await;
+    let refused = kit.refused(0, &unowned, trash(token(&unowned))).await;
+    assert_eq!(refused, Reason::NotClaimed);
+    let claimed = kit.claim(1, &unowned, "w").await;
+    let claimed = kit.step(2, &claimed, trash(token(&claimed))).await;
+    let running = kit.create(0, kit.new_task()).await;
+    let running = kit.run(1, &running, "w").await;
+    let running = kit.step(2, &running, trash(token(&running))).await;
+    for task in [claimed, running] {
+        assert_eq!(task.kind(), StateKind::Trashed);
+        assert_eq!(task.error.as_deref(), Some("unreadable"));
+        assert_eq!(task.payload.as_ref(), b"payload");
+    }
+}
+
+pub async fn f_075_an_owner_can_give_its_task_back(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let give_back = |task: &Task| Event::Abandon {
+        token: token(task),
+        next: kit.rng.token(),
+    };
+    let task = kit.create(0, kit.new_task()).await;
+    let refused = kit.refused(0, &task, give_back(&task)).await;
+    assert_eq!(refused, Reason::NotClaimed);
+    let task = kit.claim(1, &task, "w").await;
+    let task = kit.step(2, &task, give_back(&task)).await;
+    let task = kit.run(3, &task, "v").await;
+    let task = kit.step(4, &task, give_back(&task)).await;
+    assert_eq!((task.kind(), task.tries), (StateKind::Enqueued, 0));
+    let runs = &task.history.as_ref().expect("a history").runs;
+    assert_eq!(runs[0].end, RunEnd::Abandoned);
+    assert_eq!(kit.ready("mail").await, [task.id]);
+}
+
+pub async fn an_owner_can_set_the_end_of_its_lease(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let extend = |task: &Task, s| Event::Extend {
+        token: token(task),
+        by: secs(s),
+    };
+    let task = kit.create(0, kit.new_task()).await;
+    let task = kit.claim(0, &task, "w").await;
+    let task = kit.step(1_000, &task, extend(&task, 100)).await;
+    assert_eq!(task.state.trigger_at(), Some(at(101_000)));
+    let task = kit.step(2_000, &task, extend(&task, 3)).await;
+    assert_eq!(
+        task.state.trigger_at(),
+        Some(at(5_000)),
+        "shorter works too"
+    );
+    let late = kit.refused(5_000, &task, extend(&task, 100)).await;
+    assert_eq!(late, Reason::Expired);
+    assert_eq!(kit.due(5_000).await.tasks.len(), 1);
+}
+
+pub async fn a_task_that_waits_for_nothing_cannot_be_released(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for task in pending(&kit).await {
+        let token = kit.rng.token();
+        let refused = kit.refused(9, &task, Event::Release { token }).await;
+        assert_eq!(refused, Reason::NotWaiting);
+    }
+}

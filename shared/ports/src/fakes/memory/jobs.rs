@@ -1,0 +1,73 @@
+//! Job definitions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dueline_domain::{Job, JobName, Timestamp};
+
+use super::MemoryStore;
+use crate::{JobStore, PutJob, StoreError};
+
+#[async_trait]
+impl JobStore for MemoryStore {
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        let mut contents = self.lock();
+        let mut job = put.job;
+        if let Some(existing) = contents.jobs.get(&job.name) {
+            if put.if_absent {
+                return Ok(existing.clone());
+            }
+            job.created_at = existing.created_at;
+            job.created_by = existing.created_by.clone();
+        }
+        let job = Arc::new(job);
+        contents.jobs.insert(job.name.clone(), job.clone());
+        Ok(job)
+    }
+
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        Ok(self.lock().jobs.get(name).cloned())
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        Ok(self.lock().jobs.values().cloned().collect())
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        let mut contents = self.lock();
+        let job = contents
+            .jobs
+            .get_mut(name)
+            .ok_or_else(|| StoreError::no_job(name))?;
+        *job = Arc::new(Job {
+            paused,
+            changed_at: now.max(job.changed_at),
+            ..Job::clone(job)
+        });
+        Ok(job.clone())
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        let mut contents = self.lock();
+        contents.job(name)?;
+        if let Some(index) = contents.indexes.get(name) {
+            let unfinished = index.unfinished();
+            if unfinished > 0 {
+                let job = name.clone();
+                return Err(StoreError::InUse { job, unfinished });
+            }
+        }
+        if let Some(index) = contents.indexes.remove(name) {
+            for id in index.by_seq.values() {
+                contents.tasks.remove(id);
+            }
+        }
+        contents.jobs.remove(name);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! Tasks: the calls of the seam, on the contents under their lock.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+
+use super::{
+    MemoryStore,
+    state::{Contents, Slot},
+};
+use crate::{
+    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, ListQuery, OwnedTask,
+    Page, StoreError, TaskStore,
+};
+
+#[async_trait]
+impl TaskStore for MemoryStore {
+    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
+        let mut contents = self.lock();
+        let create = |create| contents.create(now, create);
+        new.into_iter().map(create).collect()
+    }
+
+    async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        Ok(self.lock().task(job, id).cloned())
+    }
+
+    async fn apply(
+        &self,
+        now: Timestamp,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Applied, StoreError>> {
+        let mut contents = self.lock();
+        let apply = |command| contents.apply(now, command);
+        commands.iter().map(apply).collect()
+    }
+
+    async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
+        Ok(due(&self.lock(), &query))
+    }
+
+    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
+        let contents = self.lock();
+        let Some(index) = contents.indexes.get(job) else {
+            return Ok(Vec::new());
+        };
+        let ids = index.ready.iter().take(limit).map(|(.., id)| id);
+        let messages = ids.filter_map(|id| contents.task(job, id)?.message());
+        Ok(messages.collect())
+    }
+
+    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+        let contents = self.lock();
+        let ids = contents.indexes.values().flat_map(|index| &index.owned);
+        let tasks = ids.filter_map(|(.., id)| contents.tasks.get(id));
+        Ok(tasks
+            .filter_map(|slot| owned(&slot.task))
+            .filter(|owned| worker.is_none_or(|worker| owned.worker == *worker))
+            .collect())
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
+        list(&self.lock(), &query)
+    }
+
+    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
+        let contents = self.lock();
+        let Some(index) = contents.indexes.get(job) else {
+            return Ok(JobStats::default());
+        };
+        Ok(JobStats {
+            by_state: index.counts.clone(),
+            oldest_due_at: index.pending.first().map(|(at, ..)| *at),
+        })
+    }
+
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mut contents = self.lock();
+        let mut outlived = Vec::new();
+        for (name, index) in &contents.indexes {
+            let Some(retention) = contents.job(name)?.policy.retention else {
+                continue;
+            };
+            let over = |at: Timestamp| at.after(retention) <= now;
+            let ids = index.finished.iter().take_while(|(at, ..)| over(*at));
+            outlived.extend(ids.map(|(.., id)| *id).take(limit - outlived.len()));
+        }
+        for id in &outlived {
+            contents.remove(id);
+        }
+        Ok(outlived.len())
+    }
+}
+
+fn due(contents: &Contents, query: &DueQuery) -> DuePage {
+    let mut page = DuePage::default();
+    for (job, index) in &contents.indexes {
+        let max = query.limit_per_job;
+        let wanted = query.pending_limits.get(job).copied();
+        let pending_max = wanted.map_or(max, |wanted| wanted.min(max));
+        let (due, more) = index.due(query.now, max, pending_max);
+        page.more |= more;
+        let shown = due.into_iter().filter_map(|(trigger_at, _, id)| {
+            let kind = contents.tasks.get(&id)?.task.kind();
+            let job = job.clone();
+            Some(DueTask {
+                job,
+                id,
+                kind,
+                trigger_at,
+            })
+        });
+        page.tasks.extend(shown);
+        let next = index.next_after(query.now);
+        page.next_at = page.next_at.into_iter().chain(next).min();
+    }
+    page
+}
+
+fn owned(task: &Task) -> Option<OwnedTask> {
+    Some(OwnedTask {
+        job: task.job.clone(),
+        id: task.id,
+        kind: task.kind(),
+        token: task.state.token()?,
+        worker: task.lease()?.worker.clone(),
+    })
+}
+
+fn list(contents: &Contents, query: &ListQuery) -> Result<Page, StoreError> {
+    let before = match &query.cursor {
+        Some(cursor) => parse_cursor(cursor)?,
+        None => u64::MAX,
+    };
+    let mut page = Page::default();
+    let Some(index) = contents.indexes.get(&query.job) else {
+        return Ok(page);
+    };
+    let newest_first = index.by_seq.range(..before).rev();
+    let slots = newest_first.filter_map(|(_, id)| contents.tasks.get(id));
+    let mut wanted = slots.filter(|slot| is_wanted(&slot.task, query)).peekable();
+    while page.tasks.len() < query.limit {
+        let Some(Slot { task, seq }) = wanted.next() else {
+            break;
+        };
+        page.tasks.push(task.clone());
+        let goes_on = wanted.peek().is_some();
+        page.next = goes_on.then(|| Arc::from(format!("{seq:x}")));
+    }
+    Ok(page)
+}
+
+fn parse_cursor(cursor: &str) -> Result<u64, StoreError> {
+    u64::from_str_radix(cursor, 16)
+        .map_err(|_| StoreError::Invalid("cursor is not from this store".into()))
+}
+
+fn is_wanted(task: &Task, query: &ListQuery) -> bool {
+    let extras = task.extras.as_deref();
+    let has = |wanted: &Option<Arc<str>>, have: Option<&Arc<str>>| {
+        wanted.is_none() || wanted.as_ref() == have
+    };
+    (query.states.is_empty() || query.states.contains(&task.kind()))
+        && has(&query.name, extras.and_then(|e| e.name.as_ref()))
+        && has(&query.key, extras.and_then(|e| e.key.as_ref()))
+        && query
+            .tag
+            .as_ref()
+            .is_none_or(|tag| extras.is_some_and(|e| e.tags.contains(tag)))
+        && query.due_from.is_none_or(|from| task.run_at >= from)
+        && query.due_before.is_none_or(|before| task.run_at < before)
+}

@@ -1,0 +1,11 @@
+//! The store in memory passes the suite of its seam.
+
+use std::sync::Arc;
+
+use dueline_ports::{Store, fakes::MemoryStore};
+
+async fn fresh() -> (Arc<dyn Store>, ()) {
+    (Arc::new(MemoryStore::new()), ())
+}
+
+dueline_ports::store_conformance!(fresh);
