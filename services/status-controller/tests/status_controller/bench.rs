@@ -1,0 +1,259 @@
+//! A controller with everything around it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use dueline_api::{Action, ApiError, Assignment, Registration, Report, Reported, Status as _};
+use dueline_domain::{
+    Event, Handler, Job, JobName, NewTask, Outcome, Policy, Quota, RetryClass, Task, TaskId,
+    TaskRef, Timestamp, WorkerId,
+};
+use dueline_ports::{
+    Clock as _, Command, Create, Delivery, Depth, JobStore as _, PutJob, QueueError, Receipt,
+    Rng as _, TaskQueue, TaskStore as _,
+    fakes::{MemoryStore, SeededRng, TokioClock},
+};
+use dueline_runtime::{DueSignal, EndSignal};
+use dueline_status_controller::{Config, Deps, StatusController};
+
+/// A queue that only remembers what was sent.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(Mutex<Vec<TaskRef>>);
+
+impl Sent {
+    /// What was sent since the last call.
+    pub(crate) fn take(&self) -> Vec<TaskRef> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+#[async_trait]
+impl TaskQueue for Sent {
+    async fn ensure(&self, _: &JobName) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
+        let answers = messages.iter().map(|_| Ok(())).collect();
+        self.0.lock().unwrap().extend(messages);
+        answers
+    }
+    async fn receive(
+        &self,
+        _: &JobName,
+        _: usize,
+        _: Duration,
+    ) -> Result<Vec<Delivery>, QueueError> {
+        Ok(Vec::new())
+    }
+    async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
+        Ok(Depth::default())
+    }
+    fn visibility_timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+pub(crate) struct Bench {
+    pub(crate) controller: Arc<StatusController>,
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) queue: Arc<Sent>,
+    pub(crate) clock: Arc<TokioClock>,
+    pub(crate) rng: Arc<SeededRng>,
+    pub(crate) due: Arc<DueSignal>,
+    pub(crate) ended: Arc<EndSignal>,
+}
+
+impl Bench {
+    /// A store with the job `mail`, and a controller over it.
+    pub(crate) async fn new() -> Self {
+        let base = Timestamp::clamped(1_700_000_000_000);
+        let bench = Self::over(Arc::default(), Arc::new(TokioClock::new(base)), 1);
+        bench.put_job(Policy::default()).await;
+        bench
+    }
+
+    /// Another process over the same store.
+    pub(crate) fn restarted(&self) -> Self {
+        Self::over(self.store.clone(), self.clock.clone(), 2)
+    }
+
+    fn over(store: Arc<MemoryStore>, clock: Arc<TokioClock>, seed: u64) -> Self {
+        let rng = Arc::new(SeededRng::new(seed));
+        let (due, ended) = (Arc::<DueSignal>::default(), Arc::<EndSignal>::default());
+        let queue = Arc::<Sent>::default();
+        let deps = Deps {
+            store: store.clone(),
+            queue: queue.clone(),
+            clock: clock.clone(),
+            rng: rng.clone(),
+            due: due.clone(),
+            ended: ended.clone(),
+        };
+        let controller = StatusController::new(Config::default(), deps);
+        Self {
+            controller,
+            store,
+            queue,
+            clock,
+            rng,
+            due,
+            ended,
+        }
+    }
+
+    pub(crate) async fn put_job(&self, policy: Policy) {
+        let handler = Handler {
+            kind: "exec".into(),
+            config: r#"{"command":["true"]}"#.into(),
+        };
+        let job = Job {
+            name: mail(),
+            info: "".into(),
+            handler,
+            policy,
+            quota: Quota::default(),
+            paused: false,
+            created_by: "test".into(),
+            created_at: self.clock.now(),
+            changed_at: self.clock.now(),
+        };
+        let if_absent = false;
+        self.store.put_job(PutJob { job, if_absent }).await.unwrap();
+    }
+
+    pub(crate) fn new_task(&self) -> NewTask {
+        let id = self.rng.task_id(self.clock.now());
+        NewTask::now(id, mail(), Bytes::from_static(b"payload"))
+    }
+
+    /// Stores a task; answers the message that its submit sends.
+    pub(crate) async fn submit(&self, task: NewTask) -> TaskRef {
+        let create = Create {
+            task,
+            token: self.rng.token(),
+            write: self.rng.write_id(),
+            hand_on: true,
+        };
+        let mut created = self.store.create(self.clock.now(), vec![create]).await;
+        let task = created.remove(0).unwrap().task;
+        task.message().unwrap()
+    }
+
+    /// What somebody other than a worker does.
+    pub(crate) async fn apply(&self, id: TaskId, event: Event) -> Task {
+        let command = Command {
+            job: mail(),
+            id,
+            event,
+            write: self.rng.write_id(),
+        };
+        let mut applied = self.store.apply(self.clock.now(), vec![command]).await;
+        *applied.remove(0).unwrap().task
+    }
+
+    pub(crate) async fn task(&self, id: TaskId) -> Task {
+        self.store.get(&mail(), &id).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn try_claim(
+        &self,
+        name: &str,
+        message: &TaskRef,
+    ) -> Result<Assignment, ApiError> {
+        let messages = vec![message.clone()];
+        let mut answers = self.controller.claim(&worker(name), messages).await;
+        assert_eq!(answers.len(), 1);
+        answers.remove(0)
+    }
+
+    /// Submits a task and claims it.
+    pub(crate) async fn claimed(&self, name: &str) -> Assignment {
+        let message = self.submit(self.new_task()).await;
+        self.try_claim(name, &message).await.unwrap()
+    }
+
+    /// Submits a task, claims and starts it.
+    pub(crate) async fn started(&self, name: &str) -> Assignment {
+        let assignment = self.claimed(name).await;
+        self.report(&assignment, Action::Start).await.unwrap();
+        assignment
+    }
+
+    pub(crate) fn say(&self, assignment: &Assignment, action: Action) -> Report {
+        Report {
+            job: assignment.job.clone(),
+            id: assignment.id,
+            token: assignment.token,
+            write: self.rng.write_id(),
+            action,
+        }
+    }
+
+    pub(crate) async fn report(
+        &self,
+        assignment: &Assignment,
+        action: Action,
+    ) -> Result<Reported, ApiError> {
+        self.send(self.say(assignment, action)).await
+    }
+
+    pub(crate) async fn send(&self, report: Report) -> Result<Reported, ApiError> {
+        let mut answers = self.controller.report(vec![report]).await;
+        assert_eq!(answers.len(), 1);
+        answers.remove(0)
+    }
+}
+
+pub(crate) fn mail() -> JobName {
+    JobName::parse("mail").unwrap()
+}
+
+pub(crate) fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name, 1).unwrap()
+}
+
+pub(crate) fn registration(name: &str, embedded: bool) -> Registration {
+    Registration {
+        worker: worker(name),
+        jobs: vec![mail()],
+        handlers: vec!["exec".into()],
+        concurrency: 4,
+        embedded,
+    }
+}
+
+pub(crate) const fn finish(outcome: Outcome) -> Action {
+    Action::Finish {
+        started_at: None,
+        outcome,
+    }
+}
+
+pub(crate) fn success() -> Action {
+    let result = Some(Bytes::from_static(b"result"));
+    finish(Outcome::Success { result })
+}
+
+pub(crate) fn retriable() -> Action {
+    finish(Outcome::Retriable {
+        class: RetryClass::Standard,
+        delay: Some(Duration::from_secs(7)),
+        error: "not now".into(),
+    })
+}

@@ -1,0 +1,7 @@
+//! The service over a store in memory, with time that stands still unless a test moves it.
+
+mod background;
+mod bench;
+mod claim;
+mod report;
+mod workers;

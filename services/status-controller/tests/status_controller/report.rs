@@ -1,0 +1,184 @@
+//! What owners say.
+
+use std::time::Duration;
+
+use dueline_api::{Action, Reported, Status as _};
+use dueline_domain::{Event, Outcome, RunningCancel, StateKind};
+use dueline_ports::Clock as _;
+
+use crate::bench::{Bench, finish, retriable, success};
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_started_kept_alive_and_finished() {
+    let bench = Bench::new().await;
+    let run = bench.claimed("w").await;
+    let answer = bench.report(&run, Action::Start).await.unwrap();
+    let lease = Some(Duration::from_secs(8));
+    let expected = Reported {
+        state: StateKind::Processing,
+        cancel_requested: false,
+        lease,
+    };
+    assert_eq!(answer, expected);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    let answer = bench.report(&run, Action::Heartbeat).await.unwrap();
+    assert_eq!(answer.lease, lease, "a heartbeat renews it from now on");
+    let by = Duration::from_secs(100);
+    let answer = bench.report(&run, Action::Extend { by }).await.unwrap();
+    assert_eq!(answer.lease, Some(by));
+    let answer = bench.report(&run, success()).await.unwrap();
+    assert_eq!((answer.state, answer.lease), (StateKind::Succeeded, None));
+    let task = bench.task(run.id).await;
+    assert_eq!(task.result.as_deref(), Some(&b"result"[..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_may_carry_the_start_with_it() {
+    let bench = Bench::new().await;
+    let run = bench.claimed("w").await;
+    tokio::time::advance(Duration::from_millis(20)).await;
+    let action = Action::Finish {
+        started_at: Some(run.claimed_at),
+        outcome: Outcome::Success { result: None },
+    };
+    let answer = bench.report(&run, action).await.unwrap();
+    assert_eq!(answer.state, StateKind::Succeeded);
+    assert_eq!(bench.task(run.id).await.started_at, Some(run.claimed_at));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_whose_answer_was_lost_can_be_repeated() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    let report = bench.say(&run, retriable());
+    let first = bench.send(report.clone()).await.unwrap();
+    let task = bench.task(run.id).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let again = bench.send(report).await.unwrap();
+    assert_eq!(again, first);
+    assert_eq!(bench.task(run.id).await, task, "it happened once");
+    // Another report of the same kind is no repetition: that run is over.
+    let other = bench.report(&run, retriable()).await.unwrap_err();
+    assert!(other.is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_02_a_report_with_a_stale_token_is_refused_and_stores_nothing() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    bench
+        .controller
+        .leave(&crate::bench::worker("w"))
+        .await
+        .unwrap();
+    let handed_on = bench.task(run.id).await;
+    let payload = "stale".into();
+    for action in [
+        Action::Heartbeat,
+        Action::Checkpoint { payload },
+        success(),
+        Action::Abandon,
+    ] {
+        let refused = bench.report(&run, action).await.unwrap_err();
+        assert!(refused.is_lost(), "{refused:?}");
+        assert!(!refused.is_retryable());
+    }
+    assert_eq!(bench.task(run.id).await, handed_on);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_075_what_is_given_back_is_in_its_queue_at_once() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    let answer = bench.report(&run, Action::Abandon).await.unwrap();
+    assert_eq!((answer.state, answer.lease), (StateKind::Enqueued, None));
+    let sent = bench.queue.take();
+    assert_eq!(sent.len(), 1);
+    assert_ne!(sent[0].token, run.token);
+    let next = bench.try_claim("v", &sent[0]).await.unwrap();
+    assert_eq!((next.id, next.attempt), (run.id, 0), "no try was used");
+    assert!(next.started_before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_the_end_of_a_task_is_told() {
+    let bench = Bench::new().await;
+    for last in [
+        success(),
+        finish(Outcome::Fatal { error: "no".into() }),
+        Action::Trash {
+            reason: "broken".into(),
+        },
+    ] {
+        let run = bench.started("w").await;
+        let waiter = bench.ended.subscribe(run.id);
+        bench.report(&run, Action::Heartbeat).await.unwrap();
+        let silence = Duration::from_millis(1);
+        let early = tokio::time::timeout(silence, waiter.signalled()).await;
+        assert!(early.is_err(), "a heartbeat ends nothing");
+        bench.report(&run, last).await.unwrap();
+        let told = tokio::time::timeout(silence, waiter.signalled()).await;
+        assert!(told.is_ok());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_consumer_is_told_when_a_failed_task_is_due_again() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    assert_eq!(bench.due.take(), None);
+    let answer = bench.report(&run, retriable()).await.unwrap();
+    assert_eq!(answer.state, StateKind::Retriable);
+    let retry_at = bench.clock.now().after(Duration::from_secs(7));
+    assert_eq!(bench.due.take(), Some(retry_at));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_who_wants_a_run_stopped_reaches_its_worker_by_any_report() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    let running = RunningCancel::Request;
+    let reason = None;
+    bench.apply(run.id, Event::Cancel { running, reason }).await;
+    let answer = bench.report(&run, Action::Heartbeat).await.unwrap();
+    assert!(answer.cancel_requested);
+    let answer = bench
+        .report(&run, finish(Outcome::Cancelled))
+        .await
+        .unwrap();
+    assert_eq!(answer.state, StateKind::Cancelled);
+    assert!(!answer.cancel_requested);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_reports_is_answered_in_order_and_one_bad_one_hurts_no_other() {
+    let bench = Bench::new().await;
+    let (a, b, c) = (
+        bench.claimed("w").await,
+        bench.started("w").await,
+        bench.started("w").await,
+    );
+    let reports = vec![
+        bench.say(&a, Action::Start),
+        bench.say(&b, Action::Start),
+        bench.say(&c, Action::Abandon),
+        bench.say(&a, success()),
+    ];
+    let answers = bench.controller.report(reports).await;
+    let told: Vec<_> = answers
+        .iter()
+        .map(|answer| match answer {
+            Ok(reported) => Ok(reported.state),
+            Err(error) => Err(error.reason()),
+        })
+        .collect();
+    let expected = [
+        Ok(StateKind::Processing),
+        Err("already_started"),
+        Ok(StateKind::Enqueued),
+        Ok(StateKind::Succeeded),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(bench.queue.take().len(), 1);
+    assert_eq!(bench.task(b.id).await.kind(), StateKind::Processing);
+}
