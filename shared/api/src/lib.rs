@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod error;
+pub mod grpc;
 mod services;
+pub mod v1;
 
 pub use error::{ApiError, ErrorKind};
 pub use services::{

@@ -1,0 +1,17 @@
+//! Compiles the protocol without `protoc`.
+
+use std::{error::Error, fs, path::PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let mut files: Vec<PathBuf> = fs::read_dir("proto/dueline/v1")?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
+    // The order of files must not depend on the file system, or else builds could not be repeated.
+    files.sort();
+    let descriptors = protox::compile(files, ["proto"])?;
+    tonic_prost_build::configure()
+        .bytes(".")
+        .compile_fds(descriptors)?;
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! What workers are given, and who they are.
+
+use std::{sync::Arc, time::Duration};
+
+use dueline_domain::{Handler, TaskRef, limits};
+
+use super::bounds;
+use crate::{ApiError, Assignment, NextWork, Registration, ServedJob, grpc::proto};
+
+impl From<TaskRef> for proto::TaskRef {
+    fn from(message: TaskRef) -> Self {
+        Self {
+            job: message.job.to_string(),
+            id: message.id.to_string(),
+            token: message.token.get(),
+            priority: message.priority.get().into(),
+            weight: message.weight.get().into(),
+            due_at_ms: message.due_at.millis(),
+            trace: bounds::string_opt(message.trace),
+        }
+    }
+}
+
+impl TryFrom<proto::TaskRef> for TaskRef {
+    type Error = ApiError;
+
+    fn try_from(message: proto::TaskRef) -> Result<Self, ApiError> {
+        let trace = bounds::text_opt(message.trace);
+        bounds::short("trace", trace.as_ref())?;
+        Ok(Self {
+            job: bounds::job_name("job", &message.job)?,
+            id: bounds::task_id("id", &message.id)?,
+            token: bounds::token("token", message.token)?,
+            priority: bounds::priority("priority", message.priority)?,
+            weight: bounds::weight("weight", message.weight)?,
+            due_at: bounds::timestamp("due_at_ms", message.due_at_ms)?,
+            trace,
+        })
+    }
+}
+
+impl From<Assignment> for proto::Assignment {
+    fn from(assignment: Assignment) -> Self {
+        Self {
+            job: assignment.job.to_string(),
+            id: assignment.id.to_string(),
+            token: assignment.token.get(),
+            attempt: assignment.attempt,
+            input: assignment.input,
+            content_type: bounds::string_opt(assignment.content_type),
+            name: bounds::string_opt(assignment.name),
+            weight: assignment.weight.get().into(),
+            run_at_ms: assignment.run_at.millis(),
+            claimed_at_ms: assignment.claimed_at.millis(),
+            handler: Some((&assignment.handler).into()),
+            claim_timeout_ms: bounds::millis(assignment.claim_timeout),
+            heartbeat_timeout_ms: bounds::millis(assignment.heartbeat_timeout),
+            heartbeat_increment_ms: bounds::millis(assignment.heartbeat_increment),
+            run_timeout_ms: assignment.run_timeout.map(bounds::millis),
+            start_first: assignment.start_first,
+            started_before: false,
+            trace: bounds::string_opt(assignment.trace),
+        }
+    }
+}
+
+impl TryFrom<proto::Assignment> for Assignment {
+    type Error = ApiError;
+
+    fn try_from(assignment: proto::Assignment) -> Result<Self, ApiError> {
+        let handler = bounds::required("assignment.handler", assignment.handler)?;
+        Ok(Self {
+            job: bounds::job_name("assignment.job", &assignment.job)?,
+            id: bounds::task_id("assignment.id", &assignment.id)?,
+            token: bounds::token("assignment.token", assignment.token)?,
+            attempt: assignment.attempt,
+            input: assignment.input,
+            content_type: bounds::text_opt(assignment.content_type),
+            name: bounds::text_opt(assignment.name),
+            weight: bounds::weight("assignment.weight", assignment.weight)?,
+            run_at: bounds::timestamp("assignment.run_at_ms", assignment.run_at_ms)?,
+            claimed_at: bounds::timestamp("assignment.claimed_at_ms", assignment.claimed_at_ms)?,
+            handler: Handler::from(handler),
+            claim_timeout: Duration::from_millis(assignment.claim_timeout_ms),
+            heartbeat_timeout: Duration::from_millis(assignment.heartbeat_timeout_ms),
+            heartbeat_increment: Duration::from_millis(assignment.heartbeat_increment_ms),
+            run_timeout: assignment.run_timeout_ms.map(Duration::from_millis),
+            start_first: assignment.start_first,
+            started_before: false,
+            trace: bounds::text_opt(assignment.trace),
+        })
+    }
+}
+
+impl From<NextWork> for proto::NextWork {
+    fn from(ask: NextWork) -> Self {
+        Self {
+            worker: ask.worker.to_string(),
+            jobs: ask.jobs.iter().map(ToString::to_string).collect(),
+            handlers: ask.handlers.iter().map(ToString::to_string).collect(),
+            tasks_max: bounds::count(ask.tasks_max),
+            weight_max: ask.weight_max,
+            task_weight_max: ask.task_weight_max,
+            wait_ms: bounds::millis(ask.wait),
+        }
+    }
+}
+
+impl TryFrom<proto::NextWork> for NextWork {
+    type Error = ApiError;
+
+    fn try_from(ask: proto::NextWork) -> Result<Self, ApiError> {
+        Ok(Self {
+            worker: bounds::worker_id("worker", &ask.worker)?,
+            jobs: bounds::job_names("jobs", &ask.jobs)?,
+            handlers: handlers(ask.handlers)?,
+            tasks_max: usize::try_from(ask.tasks_max).unwrap_or(usize::MAX),
+            weight_max: ask.weight_max,
+            task_weight_max: ask.task_weight_max,
+            wait: bounds::wait(ask.wait_ms),
+        })
+    }
+}
+
+impl From<Registration> for proto::AliveRequest {
+    fn from(worker: Registration) -> Self {
+        Self {
+            worker: worker.worker.to_string(),
+            jobs: worker.jobs.iter().map(ToString::to_string).collect(),
+            handlers: worker.handlers.iter().map(ToString::to_string).collect(),
+            concurrency: worker.concurrency,
+            embedded: worker.embedded,
+        }
+    }
+}
+
+impl TryFrom<proto::AliveRequest> for Registration {
+    type Error = ApiError;
+
+    fn try_from(worker: proto::AliveRequest) -> Result<Self, ApiError> {
+        Ok(Self {
+            worker: bounds::worker_id("worker", &worker.worker)?,
+            jobs: bounds::job_names("jobs", &worker.jobs)?,
+            handlers: handlers(worker.handlers)?,
+            concurrency: worker.concurrency,
+            embedded: worker.embedded,
+        })
+    }
+}
+
+/// Kinds of handlers of a request.
+fn handlers(kinds: Vec<String>) -> Result<Vec<Arc<str>>, ApiError> {
+    bounds::batch("handlers", kinds.len())?;
+    let bounded = |kind: String| {
+        bounds::size("handlers", kind.len(), limits().text_bytes_max)?;
+        Ok(Arc::from(kind))
+    };
+    kinds.into_iter().map(bounded).collect()
+}
+
+impl From<ServedJob> for proto::ServedJob {
+    fn from(job: ServedJob) -> Self {
+        Self {
+            name: job.name.to_string(),
+            handler: job.handler.as_ref().to_owned(),
+        }
+    }
+}
+
+impl TryFrom<proto::ServedJob> for ServedJob {
+    type Error = ApiError;
+
+    fn try_from(job: proto::ServedJob) -> Result<Self, ApiError> {
+        Ok(Self {
+            name: bounds::job_name("job.name", &job.name)?,
+            handler: Arc::from(job.handler),
+        })
+    }
+}

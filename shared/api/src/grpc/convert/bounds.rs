@@ -1,0 +1,159 @@
+//! Single fields: parsed, bounded, and named when they are wrong.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dueline_domain::{
+    JobName, Priority, TaskId, Timestamp, Token, Weight, WorkerId, WriteId, limits,
+};
+
+use crate::ApiError;
+
+/// Longest wait of one call. Whoever waits longer asks again, as after any empty answer.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// Largest settings of a handler in bytes. A hundred assignments with the largest inputs fit into one message with
+/// these, see [`crate::grpc::message::ASSIGNMENTS_MAX`].
+pub(crate) const HANDLER_CONFIG_BYTES_MAX: usize = 48 * 1024;
+
+pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, ApiError> {
+    value.ok_or_else(|| ApiError::invalid(field, "missing", "is missing"))
+}
+
+pub(crate) fn job_name(field: &'static str, text: &str) -> Result<JobName, ApiError> {
+    JobName::parse(text).map_err(|error| ApiError::invalid(field, "bad_name", error))
+}
+
+pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<JobName>, ApiError> {
+    batch(field, names.len())?;
+    names.iter().map(|name| job_name(field, name)).collect()
+}
+
+pub(crate) fn task_id(field: &'static str, text: &str) -> Result<TaskId, ApiError> {
+    TaskId::parse(text).map_err(|error| ApiError::invalid(field, "bad_id", error))
+}
+
+pub(crate) fn worker_id(field: &'static str, text: &str) -> Result<WorkerId, ApiError> {
+    WorkerId::parse(text).map_err(|error| ApiError::invalid(field, "bad_name", error))
+}
+
+pub(crate) fn token(field: &'static str, number: u64) -> Result<Token, ApiError> {
+    Token::from_stored(number.cast_signed())
+        .ok_or_else(|| ApiError::invalid(field, "missing", "must not be 0"))
+}
+
+pub(crate) fn write_id(field: &'static str, number: u64) -> Result<WriteId, ApiError> {
+    WriteId::from_stored(number.cast_signed())
+        .ok_or_else(|| ApiError::invalid(field, "missing", "must not be 0"))
+}
+
+pub(crate) fn timestamp(field: &'static str, millis: i64) -> Result<Timestamp, ApiError> {
+    Timestamp::from_millis(millis).map_err(|error| ApiError::invalid(field, "bad_time", error))
+}
+
+pub(crate) fn timestamp_opt(
+    field: &'static str,
+    millis: Option<i64>,
+) -> Result<Option<Timestamp>, ApiError> {
+    millis.map(|millis| timestamp(field, millis)).transpose()
+}
+
+pub(crate) fn priority(field: &'static str, number: i32) -> Result<Priority, ApiError> {
+    Priority::new(number.into()).map_err(|error| ApiError::invalid(field, "bad_priority", error))
+}
+
+pub(crate) fn weight(field: &'static str, number: u32) -> Result<Weight, ApiError> {
+    Weight::new(number.into()).map_err(|error| ApiError::invalid(field, "bad_weight", error))
+}
+
+/// A payload, checkpoint or result.
+pub(crate) fn payload(field: &'static str, bytes: Bytes) -> Result<Bytes, ApiError> {
+    size(field, bytes.len(), limits().payload_bytes_max)?;
+    Ok(bytes)
+}
+
+/// Checks a number of bytes.
+pub(crate) fn size(field: &'static str, bytes: usize, bytes_max: usize) -> Result<(), ApiError> {
+    if bytes > bytes_max {
+        let text = format!("has {bytes} bytes; at most {bytes_max} are allowed");
+        return Err(ApiError::invalid(field, "too_large", text));
+    }
+    Ok(())
+}
+
+/// Checks a short text.
+pub(crate) fn short(field: &'static str, text: Option<&Arc<str>>) -> Result<(), ApiError> {
+    size(field, text.map_or(0, |t| t.len()), limits().text_bytes_max)
+}
+
+/// Checks that a text is a JSON object; what is in it is for others to judge.
+pub(crate) fn json_object(field: &'static str, text: &str) -> Result<(), ApiError> {
+    serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(text)
+        .map(drop)
+        .map_err(|error| {
+            ApiError::invalid(field, "bad_json", format!("is no JSON object: {error}"))
+        })
+}
+
+/// Checks the length of a batch.
+pub(crate) fn batch(field: &'static str, len: usize) -> Result<(), ApiError> {
+    let len_max = limits().batch_len_max;
+    if len > len_max {
+        let text = format!("has {len} entries; at most {len_max} are allowed");
+        return Err(ApiError::invalid(field, "too_many", text));
+    }
+    Ok(())
+}
+
+/// A text for people, cut to the limit of error texts on a character boundary.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// An error text of a worker: a long one is cut, because refusing it would lose the outcome.
+pub(crate) fn error_text(text: &str) -> Arc<str> {
+    Arc::from(cut(text, limits().error_bytes_max))
+}
+
+pub(crate) fn text_opt(text: Option<String>) -> Option<Arc<str>> {
+    text.map(Arc::from)
+}
+
+pub(crate) fn string_opt(text: Option<Arc<str>>) -> Option<String> {
+    text.map(|text| text.as_ref().to_owned())
+}
+
+/// Whole milliseconds, rounded up so that a short time does not become none, which often means something else.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// A wait for one call.
+pub(crate) fn wait(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(WAIT_MAX)
+}
+
+/// A number of things as the protocol has it.
+pub(crate) fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_time_does_not_become_none_and_a_long_one_saturates() {
+        assert_eq!(millis(Duration::ZERO), 0);
+        assert_eq!(millis(Duration::from_nanos(1)), 1);
+        assert_eq!(millis(Duration::from_millis(7)), 7);
+        assert_eq!(millis(Duration::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut("aäb", 2), "a");
+        assert_eq!(cut("aäb", 3), "aä");
+        assert_eq!(cut("aäb", 99), "aäb");
+    }
+}

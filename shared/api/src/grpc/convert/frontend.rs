@@ -1,0 +1,130 @@
+//! Lists, numbers and workers.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use dueline_domain::{RunningCancel, StateKind, Timestamp};
+use dueline_ports::{JobStats, ListQuery, WorkerRecord};
+
+use super::{bounds, enums};
+use crate::{ApiError, grpc::proto};
+
+/// Tasks on a page when the client names no number.
+const PAGE_LEN: usize = 100;
+
+impl From<ListQuery> for proto::ListTasksRequest {
+    fn from(query: ListQuery) -> Self {
+        Self {
+            job: query.job.to_string(),
+            states: query
+                .states
+                .iter()
+                .copied()
+                .map(enums::state_number)
+                .collect(),
+            tag: bounds::string_opt(query.tag),
+            name: bounds::string_opt(query.name),
+            key: bounds::string_opt(query.key),
+            due_from_ms: query.due_from.map(Timestamp::millis),
+            due_before_ms: query.due_before.map(Timestamp::millis),
+            cursor: bounds::string_opt(query.cursor),
+            limit: bounds::count(query.limit),
+        }
+    }
+}
+
+impl TryFrom<proto::ListTasksRequest> for ListQuery {
+    type Error = ApiError;
+
+    fn try_from(request: proto::ListTasksRequest) -> Result<Self, ApiError> {
+        let limit = match usize::try_from(request.limit).unwrap_or(usize::MAX) {
+            0 => PAGE_LEN,
+            limit => limit,
+        };
+        bounds::batch("limit", limit)?;
+        let query = Self {
+            job: bounds::job_name("job", &request.job)?,
+            states: enums::state_kinds("states", &request.states)?,
+            tag: bounds::text_opt(request.tag),
+            name: bounds::text_opt(request.name),
+            key: bounds::text_opt(request.key),
+            due_from: bounds::timestamp_opt("due_from_ms", request.due_from_ms)?,
+            due_before: bounds::timestamp_opt("due_before_ms", request.due_before_ms)?,
+            cursor: bounds::text_opt(request.cursor),
+            limit,
+        };
+        bounds::short("tag", query.tag.as_ref())?;
+        bounds::short("name", query.name.as_ref())?;
+        bounds::short("key", query.key.as_ref())?;
+        bounds::short("cursor", query.cursor.as_ref())?;
+        Ok(query)
+    }
+}
+
+impl From<JobStats> for proto::JobStats {
+    fn from(stats: JobStats) -> Self {
+        let count = |(state, count)| proto::StateCount {
+            state: enums::state_number(state),
+            count,
+        };
+        Self {
+            by_state: stats.by_state.into_iter().map(count).collect(),
+            oldest_due_at_ms: stats.oldest_due_at.map(Timestamp::millis),
+        }
+    }
+}
+
+impl TryFrom<proto::JobStats> for JobStats {
+    type Error = ApiError;
+
+    fn try_from(stats: proto::JobStats) -> Result<Self, ApiError> {
+        let count = |count: proto::StateCount| {
+            let state = enums::state_kind("stats.by_state", count.state)?;
+            Ok((state, count.count))
+        };
+        let by_state: Result<BTreeMap<StateKind, u64>, ApiError> =
+            stats.by_state.into_iter().map(count).collect();
+        Ok(Self {
+            by_state: by_state?,
+            oldest_due_at: bounds::timestamp_opt("stats.oldest_due_at_ms", stats.oldest_due_at_ms)?,
+        })
+    }
+}
+
+impl From<WorkerRecord> for proto::Worker {
+    fn from(worker: WorkerRecord) -> Self {
+        Self {
+            id: worker.id.to_string(),
+            kind: worker.kind.as_ref().to_owned(),
+            jobs: worker.jobs.iter().map(ToString::to_string).collect(),
+            handlers: worker.handlers.iter().map(ToString::to_string).collect(),
+            concurrency: worker.concurrency,
+            embedded: worker.embedded,
+            started_at_ms: worker.started_at.millis(),
+            seen_at_ms: worker.seen_at.millis(),
+        }
+    }
+}
+
+impl TryFrom<proto::Worker> for WorkerRecord {
+    type Error = ApiError;
+
+    fn try_from(worker: proto::Worker) -> Result<Self, ApiError> {
+        Ok(Self {
+            id: bounds::worker_id("worker.id", &worker.id)?,
+            kind: Arc::from(worker.kind),
+            jobs: bounds::job_names("worker.jobs", &worker.jobs)?,
+            handlers: worker.handlers.into_iter().map(Arc::from).collect(),
+            concurrency: worker.concurrency,
+            embedded: worker.embedded,
+            started_at: bounds::timestamp("worker.started_at_ms", worker.started_at_ms)?,
+            seen_at: bounds::timestamp("worker.seen_at_ms", worker.seen_at_ms)?,
+        })
+    }
+}
+
+impl proto::CancelRequest {
+    /// What to do when the task is running.
+    pub(crate) fn running_cancel(&self) -> Result<RunningCancel, ApiError> {
+        enums::running_cancel("running", self.running)
+    }
+}

@@ -1,0 +1,212 @@
+//! Tasks with all that is known about them.
+
+use std::sync::Arc;
+
+use dueline_domain::{Extras, History, Lease, RunRecord, State, StateKind, Task, Timestamp, Token};
+
+use super::{bounds, enums};
+use crate::{
+    ApiError,
+    grpc::proto::{self, task::State as Wire},
+};
+
+impl From<Task> for proto::Task {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id.to_string(),
+            job: task.job.to_string(),
+            state: Some(task.state.into()),
+            priority: task.priority.get().into(),
+            weight: task.weight.get().into(),
+            run_at_ms: task.run_at.millis(),
+            created_at_ms: task.created_at.millis(),
+            changed_at_ms: task.changed_at.millis(),
+            started_at_ms: task.started_at.map(Timestamp::millis),
+            finished_at_ms: task.finished_at.map(Timestamp::millis),
+            tries: task.tries,
+            losses: task.losses,
+            cancel_requested: task.cancel_requested,
+            write: task.write.get(),
+            payload: task.payload,
+            checkpoint: task.checkpoint,
+            result: task.result,
+            error: bounds::string_opt(task.error),
+            history: task.history.map(|history| (*history).into()),
+            extras: task.extras.map(|extras| (*extras).into()),
+        }
+    }
+}
+
+impl TryFrom<proto::Task> for Task {
+    type Error = ApiError;
+
+    fn try_from(task: proto::Task) -> Result<Self, ApiError> {
+        Ok(Self {
+            id: bounds::task_id("task.id", &task.id)?,
+            job: bounds::job_name("task.job", &task.job)?,
+            state: bounds::required("task.state", task.state)?.try_into()?,
+            priority: bounds::priority("task.priority", task.priority)?,
+            weight: bounds::weight("task.weight", task.weight)?,
+            run_at: bounds::timestamp("task.run_at_ms", task.run_at_ms)?,
+            created_at: bounds::timestamp("task.created_at_ms", task.created_at_ms)?,
+            changed_at: bounds::timestamp("task.changed_at_ms", task.changed_at_ms)?,
+            started_at: bounds::timestamp_opt("task.started_at_ms", task.started_at_ms)?,
+            finished_at: bounds::timestamp_opt("task.finished_at_ms", task.finished_at_ms)?,
+            tries: task.tries,
+            losses: task.losses,
+            cancel_requested: task.cancel_requested,
+            write: bounds::write_id("task.write", task.write)?,
+            payload: task.payload,
+            checkpoint: task.checkpoint,
+            result: task.result,
+            error: bounds::text_opt(task.error),
+            history: task
+                .history
+                .map(|history| History::try_from(history).map(Box::new))
+                .transpose()?,
+            extras: task
+                .extras
+                .map(|extras| Extras::try_from(extras).map(Box::new))
+                .transpose()?,
+        })
+    }
+}
+
+impl From<State> for Wire {
+    fn from(state: State) -> Self {
+        match state {
+            State::Waiting => Self::Waiting(proto::WaitingState {}),
+            State::New { due_at } => Self::New(proto::NewState {
+                due_at_ms: due_at.millis(),
+            }),
+            State::Enqueued { token, expires_at } => Self::Enqueued(proto::EnqueuedState {
+                token: token.get(),
+                expires_at_ms: expires_at.millis(),
+            }),
+            State::Claimed { token, lease } => Self::Claimed(owned(token, &lease)),
+            State::Processing { token, lease } => Self::Processing(owned(token, &lease)),
+            State::Retriable { retry_at } => Self::Retriable(proto::RetriableState {
+                retry_at_ms: retry_at.millis(),
+            }),
+            State::Succeeded
+            | State::Failed
+            | State::Cancelled
+            | State::Trashed
+            | State::Dropped => Self::Ended(enums::state_number(state.kind())),
+        }
+    }
+}
+
+impl TryFrom<Wire> for State {
+    type Error = ApiError;
+
+    fn try_from(state: Wire) -> Result<Self, ApiError> {
+        Ok(match state {
+            Wire::Waiting(proto::WaitingState {}) => Self::Waiting,
+            Wire::New(new) => Self::New {
+                due_at: bounds::timestamp("task.new.due_at_ms", new.due_at_ms)?,
+            },
+            Wire::Enqueued(enqueued) => Self::Enqueued {
+                token: bounds::token("task.enqueued.token", enqueued.token)?,
+                expires_at: bounds::timestamp(
+                    "task.enqueued.expires_at_ms",
+                    enqueued.expires_at_ms,
+                )?,
+            },
+            Wire::Claimed(owned) => {
+                let (token, lease) = lease(&owned)?;
+                Self::Claimed { token, lease }
+            }
+            Wire::Processing(owned) => {
+                let (token, lease) = lease(&owned)?;
+                Self::Processing { token, lease }
+            }
+            Wire::Retriable(retriable) => Self::Retriable {
+                retry_at: bounds::timestamp("task.retriable.retry_at_ms", retriable.retry_at_ms)?,
+            },
+            Wire::Ended(number) => match enums::state_kind("task.ended", number)? {
+                StateKind::Succeeded => Self::Succeeded,
+                StateKind::Failed => Self::Failed,
+                StateKind::Cancelled => Self::Cancelled,
+                StateKind::Trashed => Self::Trashed,
+                StateKind::Dropped => Self::Dropped,
+                kind => {
+                    let text = format!("{kind} is not a final state");
+                    return Err(ApiError::invalid("task.ended", "bad_state", text));
+                }
+            },
+        })
+    }
+}
+
+fn owned(token: Token, lease: &Lease) -> proto::OwnedState {
+    proto::OwnedState {
+        token: token.get(),
+        worker: lease.worker.to_string(),
+        claimed_at_ms: lease.claimed_at.millis(),
+        heartbeat_at_ms: lease.heartbeat_at.millis(),
+        expires_at_ms: lease.expires_at.millis(),
+        deadline_at_ms: lease.deadline_at.map(Timestamp::millis),
+    }
+}
+
+fn lease(owned: &proto::OwnedState) -> Result<(Token, Lease), ApiError> {
+    let token = bounds::token("task.lease.token", owned.token)?;
+    let lease = Lease {
+        worker: bounds::worker_id("task.lease.worker", &owned.worker)?,
+        claimed_at: bounds::timestamp("task.lease.claimed_at_ms", owned.claimed_at_ms)?,
+        heartbeat_at: bounds::timestamp("task.lease.heartbeat_at_ms", owned.heartbeat_at_ms)?,
+        expires_at: bounds::timestamp("task.lease.expires_at_ms", owned.expires_at_ms)?,
+        deadline_at: bounds::timestamp_opt("task.lease.deadline_at_ms", owned.deadline_at_ms)?,
+    };
+    Ok((token, lease))
+}
+
+impl From<History> for proto::History {
+    fn from(history: History) -> Self {
+        Self {
+            runs: history.runs.into_iter().map(Into::into).collect(),
+            dropped: history.dropped,
+        }
+    }
+}
+
+impl TryFrom<proto::History> for History {
+    type Error = ApiError;
+
+    fn try_from(history: proto::History) -> Result<Self, ApiError> {
+        let runs = history.runs.into_iter().map(RunRecord::try_from);
+        Ok(Self {
+            runs: runs.collect::<Result<_, _>>()?,
+            dropped: history.dropped,
+        })
+    }
+}
+
+impl From<RunRecord> for proto::RunRecord {
+    fn from(run: RunRecord) -> Self {
+        Self {
+            attempt: run.attempt,
+            worker: run.worker.to_string(),
+            started_at_ms: run.started_at.millis(),
+            finished_at_ms: run.finished_at.millis(),
+            end: proto::RunEnd::from(run.end).into(),
+            info: run.info.as_ref().to_owned(),
+        }
+    }
+}
+
+impl TryFrom<proto::RunRecord> for RunRecord {
+    type Error = ApiError;
+
+    fn try_from(run: proto::RunRecord) -> Result<Self, ApiError> {
+        Ok(Self {
+            attempt: run.attempt,
+            worker: bounds::worker_id("task.history.worker", &run.worker)?,
+            started_at: bounds::timestamp("task.history.started_at_ms", run.started_at_ms)?,
+            finished_at: bounds::timestamp("task.history.finished_at_ms", run.finished_at_ms)?,
+            end: enums::run_end("task.history.end", run.end)?,
+            info: Arc::from(run.info),
+        })
+    }
+}

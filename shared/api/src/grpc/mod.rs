@@ -1,0 +1,21 @@
+//! The protocol `dueline.v1` over gRPC: one server and one client adapter for each trait between services.
+//!
+//! A server adapter makes a trait object reachable ([`routes`]); a client adapter ([`Remote`]) is a trait object that
+//! reaches it. Whoever holds the trait cannot tell the difference, but for the time it takes.
+
+mod client;
+mod convert;
+mod message;
+mod server;
+
+pub use client::{FrontendClient, QueueClient, Remote, RemoteOptions, StatusClient, WorkClient};
+pub use convert::error_in_status;
+pub use message::MESSAGE_BYTES_MAX;
+pub use server::{FrontendServer, QueueServer, Services, StatusServer, WorkServer, routes};
+
+pub mod proto {
+    //! Messages, clients and servers as generated from `proto/dueline/v1`.
+    #![allow(missing_docs, unreachable_pub, clippy::all)]
+    #![allow(rustdoc::invalid_html_tags, rustdoc::bare_urls)]
+    tonic::include_proto!("dueline.v1");
+}

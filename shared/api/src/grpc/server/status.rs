@@ -1,0 +1,98 @@
+//! The status controller over gRPC.
+
+use std::sync::Arc;
+
+use dueline_domain::TaskRef;
+use tonic::{Request, Response};
+
+use super::batch::each;
+use crate::{
+    ApiError, Registration, Report, Reported, Status,
+    grpc::{
+        convert::bounds::{batch, millis, worker_id},
+        proto::{self, claim_result, report_result, status_server},
+    },
+};
+
+/// Makes a status controller reachable.
+#[derive(Clone)]
+pub struct StatusServer(Arc<dyn Status>);
+
+impl StatusServer {
+    /// Serves `status`.
+    pub fn new(status: Arc<dyn Status>) -> Self {
+        Self(status)
+    }
+}
+
+#[tonic::async_trait]
+impl status_server::Status for StatusServer {
+    async fn claim(
+        &self,
+        request: Request<proto::ClaimRequest>,
+    ) -> Result<Response<proto::ClaimResponse>, tonic::Status> {
+        let request = request.into_inner();
+        let worker = worker_id("worker", &request.worker)?;
+        batch("messages", request.messages.len())?;
+        let claim = |messages: Vec<TaskRef>| self.0.claim(&worker, messages);
+        let answers = each(request.messages, claim).await;
+        let result = |answer| proto::ClaimResult {
+            result: Some(match answer {
+                Ok(claimed) => claim_result::Result::Assignment(proto::Assignment::from(claimed)),
+                Err(error) => claim_result::Result::Error(proto::ApiError::from(error)),
+            }),
+        };
+        let results = answers.into_iter().map(result).collect();
+        Ok(Response::new(proto::ClaimResponse { results }))
+    }
+
+    async fn report(
+        &self,
+        request: Request<proto::ReportRequest>,
+    ) -> Result<Response<proto::ReportResponse>, tonic::Status> {
+        let reports = request.into_inner().reports;
+        batch("reports", reports.len())?;
+        let answers = each(reports, |reports: Vec<Report>| self.0.report(reports)).await;
+        Ok(Response::new(report_response(answers)))
+    }
+
+    async fn alive(
+        &self,
+        request: Request<proto::AliveRequest>,
+    ) -> Result<Response<proto::AliveResponse>, tonic::Status> {
+        let worker = Registration::try_from(request.into_inner())?;
+        let interval_ms = millis(self.0.alive(worker).await?.interval);
+        Ok(Response::new(proto::AliveResponse { interval_ms }))
+    }
+
+    async fn leave(
+        &self,
+        request: Request<proto::LeaveRequest>,
+    ) -> Result<Response<proto::LeaveResponse>, tonic::Status> {
+        let worker = worker_id("worker", &request.into_inner().worker)?;
+        self.0.leave(&worker).await?;
+        Ok(Response::new(proto::LeaveResponse {}))
+    }
+
+    async fn jobs(
+        &self,
+        _: Request<proto::JobsRequest>,
+    ) -> Result<Response<proto::JobsResponse>, tonic::Status> {
+        let jobs = self.0.jobs().await?.into_iter();
+        let jobs = jobs.map(Into::into).collect();
+        Ok(Response::new(proto::JobsResponse { jobs }))
+    }
+}
+
+/// Answers to reports, which two services take.
+pub(super) fn report_response(answers: Vec<Result<Reported, ApiError>>) -> proto::ReportResponse {
+    let result = |answer| proto::ReportResult {
+        result: Some(match answer {
+            Ok(reported) => report_result::Result::Reported(proto::Reported::from(reported)),
+            Err(error) => report_result::Result::Error(proto::ApiError::from(error)),
+        }),
+    };
+    proto::ReportResponse {
+        results: answers.into_iter().map(result).collect(),
+    }
+}

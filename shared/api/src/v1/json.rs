@@ -1,0 +1,265 @@
+//! From the bytes of a body to a type, with errors that name the field.
+
+use dueline_domain::limits;
+use serde::de::DeserializeOwned;
+use serde_json::{error::Category, value::RawValue};
+
+use crate::{ApiError, ErrorKind};
+
+/// Deepest nesting of objects and arrays; the same for what is parsed here and for payloads that are passed on.
+const DEPTH_MAX: usize = 128;
+
+/// Parses a body that must be one JSON object.
+pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(text)
+        .map_err(|error| explain(text, &error))
+        .and_then(|parsed| {
+            // An array would be taken for an object without names.
+            if first(text) == Some(b'[') {
+                return Err(ApiError::invalid(
+                    "body",
+                    "invalid_type",
+                    "an array, expected an object",
+                ));
+            }
+            Ok(parsed)
+        })
+}
+
+/// The items of a batch: the elements of a JSON array, or the lines of NDJSON that are not blank. Each is parsed by
+/// itself afterwards, so that a wrong one does not spoil the others.
+pub fn parse_items(text: &[u8], ndjson: bool) -> Result<Vec<&[u8]>, ApiError> {
+    let max = limits().batch_len_max;
+    let items: Vec<&[u8]> = if ndjson {
+        text.split(|byte| *byte == b'\n')
+            .map(<[u8]>::trim_ascii)
+            .filter(|line| !line.is_empty())
+            .take(max + 1)
+            .collect()
+    } else {
+        let items: Vec<&RawValue> =
+            serde_json::from_slice(text).map_err(|error| explain(text, &error))?;
+        items.iter().map(|item| item.get().as_bytes()).collect()
+    };
+    if items.is_empty() {
+        let message = "the batch holds no task";
+        return Err(ApiError::new(ErrorKind::Invalid, "no_task", message));
+    }
+    if items.len() > max {
+        let message = format!("a batch holds at most {max} tasks");
+        return Err(ApiError::new(
+            ErrorKind::TooLarge,
+            "batch_too_large",
+            message,
+        ));
+    }
+    Ok(items)
+}
+
+fn first(text: &[u8]) -> Option<u8> {
+    text.trim_ascii_start().first().copied()
+}
+
+/// Whether a JSON text is nested no deeper than what every reader of it can be expected to take.
+pub(super) fn is_shallow(json: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > DEPTH_MAX {
+                    return false;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    true
+}
+
+/// What a parse error means to the caller.
+fn explain(text: &[u8], error: &serde_json::Error) -> ApiError {
+    let message = error.to_string();
+    if error.classify() != Category::Data {
+        return ApiError::new(
+            ErrorKind::Invalid,
+            "malformed_json",
+            format!("body is not JSON: {message}"),
+        );
+    }
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let what = message.strip_suffix(&place).unwrap_or(&message);
+    let mut path = path_at(text, offset(text, error.line(), error.column()));
+    let reason = [
+        ("unknown field", "unknown_field"),
+        ("missing field", "missing_field"),
+        ("duplicate field", "duplicate_field"),
+        ("unknown variant", "unknown_value"),
+        ("invalid type", "invalid_type"),
+    ]
+    .into_iter()
+    .find(|(start, _)| what.starts_with(start))
+    .map_or("invalid_value", |(_, reason)| reason);
+    if reason == "missing_field"
+        && let Some(name) = what.split('`').nth(1)
+    {
+        if !path.is_empty() {
+            path.push('.');
+        }
+        path.push_str(name);
+    }
+    if path.is_empty() {
+        path.push_str("body");
+    }
+    ApiError::invalid(path, reason, what)
+}
+
+/// The byte at a position as serde_json counts: lines from 1, columns in bytes.
+fn offset(text: &[u8], line: usize, column: usize) -> usize {
+    let line_start = text
+        .split_inclusive(|byte| *byte == b'\n')
+        .take(line.saturating_sub(1))
+        .map(<[u8]>::len)
+        .sum::<usize>();
+    (line_start + column).min(text.len())
+}
+
+/// The path of the value that lies at `end`, as in `backoff.standard.jitter` or `tags[2]`.
+fn path_at(text: &[u8], end: usize) -> String {
+    enum Frame {
+        Object { key: String, at_key: bool },
+        Array { index: usize },
+    }
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut rest = text[..end].iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'{' => frames.push(Frame::Object {
+                key: String::new(),
+                at_key: true,
+            }),
+            b'[' => frames.push(Frame::Array { index: 0 }),
+            b'}' | b']' => {
+                frames.pop();
+            }
+            b'"' => {
+                let mut content = Vec::new();
+                while let Some(byte) = rest.next() {
+                    match byte {
+                        b'"' => break,
+                        b'\\' => content.extend(rest.next()),
+                        byte => content.push(*byte),
+                    }
+                }
+                if let Some(Frame::Object { key, at_key: true }) = frames.last_mut() {
+                    *key = String::from_utf8_lossy(&content).chars().take(64).collect();
+                }
+            }
+            b':' => {
+                if let Some(Frame::Object { at_key, .. }) = frames.last_mut() {
+                    *at_key = false;
+                }
+            }
+            b',' => match frames.last_mut() {
+                Some(Frame::Object { at_key, .. }) => *at_key = true,
+                Some(Frame::Array { index }) => *index += 1,
+                None => {}
+            },
+            _ => {}
+        }
+    }
+    let mut path = String::new();
+    for frame in frames {
+        match frame {
+            Frame::Object { key, .. } => {
+                if !path.is_empty() && !key.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(&key);
+            }
+            Frame::Array { index } => path.push_str(&format!("[{index}]")),
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::{JobSpec, TaskSubmit};
+
+    fn failure<T: DeserializeOwned>(text: &str) -> (String, Option<String>) {
+        let error = parse::<T>(text.as_bytes())
+            .err()
+            .unwrap_or_else(|| panic!("{text} was accepted"));
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        let field = error.field().map(str::to_owned);
+        (error.reason().to_owned(), field)
+    }
+
+    #[test]
+    fn f_020_a_wrong_field_is_named_with_its_path() {
+        for (text, reason, field) in [
+            (r#"{"wieght": 1}"#, "unknown_field", "wieght"),
+            (r#"{"weight": "x"}"#, "invalid_type", "weight"),
+            (r#"{"weight": [1]}"#, "invalid_type", "weight"),
+            (r#"{"weight": 1, "weight": 2}"#, "duplicate_field", "weight"),
+            (r#"{"tags": ["a",  7]}"#, "invalid_type", "tags[1]"),
+            (r#"{"id": "7"}"#, "invalid_value", "id"),
+            (r#"{"delay_ms": -1}"#, "invalid_value", "delay_ms"),
+            (
+                "{\"name\": \"a\\\"{,\",\n \"backoff\": {\"jitter\": true}}",
+                "invalid_type",
+                "backoff.jitter",
+            ),
+            ("[]", "invalid_type", "body"),
+            ("7", "invalid_type", "body"),
+        ] {
+            let (got, at) = failure::<TaskSubmit>(text);
+            assert_eq!(
+                (got.as_str(), at.as_deref()),
+                (reason, Some(field)),
+                "{text}"
+            );
+        }
+        let (reason, field) = failure::<JobSpec>(r#"{"info": "x", "handler": {"config": {}}}"#);
+        assert_eq!(reason, "missing_field");
+        assert_eq!(field.as_deref(), Some("handler.kind"));
+    }
+
+    #[test]
+    fn f_001_broken_json_is_told_with_its_position() {
+        for text in ["{", "{\"name\": }", "{} {}", "{\"weight\": 1e999}", "nul"] {
+            let error = parse::<TaskSubmit>(text.as_bytes()).unwrap_err();
+            assert_eq!(error.reason(), "malformed_json", "{text}");
+            assert!(error.message().contains("line 1 column"), "{error}");
+        }
+    }
+
+    #[test]
+    fn depth_is_counted_outside_of_texts_only() {
+        assert!(is_shallow(&format!("\"{}\"", "[".repeat(500))));
+        assert!(is_shallow(r#"["\"[", {"a": []}]"#));
+        assert!(is_shallow(&"[]".repeat(500)));
+        assert!(is_shallow(&"[".repeat(128)));
+        assert!(!is_shallow(&"[".repeat(129)));
+    }
+
+    #[test]
+    fn a_batch_is_an_array_or_lines() {
+        let array = parse_items(br#"[{"a": 1}, 7]"#, false).unwrap();
+        assert_eq!(array, [b"{\"a\": 1}".as_slice(), b"7"]);
+        let lines = parse_items(b"{\"a\": 1}\r\n\n 7 \n", true).unwrap();
+        assert_eq!(lines, array);
+        assert_eq!(parse_items(b"[]", false).unwrap_err().reason(), "no_task");
+        let many = b"1\n".repeat(10_001);
+        let error = parse_items(&many, true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge);
+        assert!(error.message().contains("10000"));
+    }
+}

@@ -1,0 +1,38 @@
+//! The JSON of REST `/v1`: one type per body, and the way from and to the domain.
+//!
+//! Durations are whole milliseconds in fields that end in `_ms`. Points in time are written as RFC 3339 in UTC with
+//! milliseconds and read as RFC 3339 or as milliseconds since 1970. What a client sends may hold no unknown field;
+//! what a server answers may gain fields, so clients ignore those they do not know. `null` is the same as a field
+//! that is left out, except for `payload` and `result`, whose `null` is the JSON value.
+
+mod as_text;
+mod assignment;
+mod backoff;
+mod handler;
+mod job;
+mod json;
+mod payload;
+mod problem;
+mod report;
+mod stats;
+mod submitted;
+mod task_change;
+mod task_submit;
+mod task_view;
+mod time;
+mod worker;
+
+pub use assignment::{AssignmentView, WorkList};
+pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
+pub use handler::{ExecConfig, HandlerSpec, HttpConfig};
+pub use job::{JobList, JobSpec, JobView, QuotaSpec};
+pub use json::{parse, parse_items};
+pub use problem::Problem;
+pub use report::{Checkpoint, Complete, Extend, Fail, Owned, ReportedView, Trash};
+pub use stats::StatsView;
+pub use submitted::{BatchItem, BatchResult, SubmittedView};
+pub use task_change::{CancelRequest, RunningSpec, TaskChange};
+pub use task_submit::{PrioritySpec, SubmitContext, TaskSubmit};
+pub use task_view::{RunView, TaskPage, TaskView};
+pub use time::Time;
+pub use worker::{AliveView, NextWorkRequest, WorkerList, WorkerRegistration, WorkerView};

@@ -1,0 +1,414 @@
+//! What workers say about their tasks.
+
+use std::{str::FromStr as _, sync::Arc, time::Duration};
+
+use dueline_domain::{JobName, Outcome, Policy, RetryClass, StateKind, TaskId, Token, WriteId};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    Time, as_text,
+    backoff::millis,
+    payload::{Forms, raw},
+};
+use crate::{Action, ApiError, Report, Reported};
+
+/// The proof of ownership alone: for `start`, `heartbeat` and `abandon`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Owned {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String, example = "00c0ffee00c0ffee")]
+    pub token: Token,
+    /// Names this report: 16 hexadecimal digits, chosen at random. Repeat it with the same report after a lost answer.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+}
+
+/// The lease shall end this long from now.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extend {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub token: Token,
+    /// Names this report, see `Owned`.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+    /// From now on; more than zero.
+    #[schema(minimum = 1)]
+    pub by_ms: i64,
+}
+
+/// What a later run shall get instead of the payload.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub token: Token,
+    /// Names this report, see `Owned`.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+    /// The new input, as JSON.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub payload: Option<Box<RawValue>>,
+    /// The new input, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    /// The new input, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_text: Option<String>,
+}
+
+/// The run succeeded.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Complete {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub token: Token,
+    /// Names this report, see `Owned`.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+    /// What the run returned, as JSON.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub result: Option<Box<RawValue>>,
+    /// What the run returned, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_base64: Option<String>,
+    /// What the run returned, as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_text: Option<String>,
+    /// When the run began, if no start was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+}
+
+/// The run did not succeed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fail {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub token: Token,
+    /// Names this report, see `Owned`.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Which of the job's waits applies: `standard`, `quick`, `slow`, `rate_limited` or `worker_lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "slow")]
+    pub class: Option<String>,
+    /// A wait instead of the job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// Whether trying again is of no use.
+    #[serde(default)]
+    pub fatal: bool,
+    /// Whether the worker stopped because a user had asked for it.
+    #[serde(default)]
+    pub cancelled: bool,
+    /// When the run began, if no start was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+}
+
+/// The task is taken off for good.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trash {
+    /// The token of the assignment.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub token: Token,
+    /// Names this report, see `Owned`.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub write_id: Option<WriteId>,
+    /// Why.
+    pub reason: String,
+}
+
+impl Extend {
+    /// What it says.
+    pub fn action(&self) -> Result<Action, ApiError> {
+        let by = u64::try_from(self.by_ms).map_or(Duration::ZERO, Duration::from_millis);
+        if by.is_zero() || by > Policy::TIMEOUT_MAX {
+            let message = "must be more than zero and at most 366 days";
+            return Err(ApiError::invalid("by_ms", "invalid_duration", message));
+        }
+        Ok(Action::Extend { by })
+    }
+}
+
+impl Checkpoint {
+    /// What it says.
+    pub fn action(self) -> Result<Action, ApiError> {
+        let forms = Forms {
+            field: "payload",
+            json: self.payload,
+            base64: self.payload_base64,
+            text: self.payload_text,
+        };
+        let given = forms
+            .take()?
+            .ok_or_else(|| ApiError::invalid("payload", "missing_field", "nothing to store"))?;
+        Ok(Action::Checkpoint {
+            payload: given.bytes,
+        })
+    }
+}
+
+impl Complete {
+    /// What it says.
+    pub fn action(self) -> Result<Action, ApiError> {
+        let forms = Forms {
+            field: "result",
+            json: self.result,
+            base64: self.result_base64,
+            text: self.result_text,
+        };
+        let result = forms.take()?.map(|given| given.bytes);
+        Ok(Action::Finish {
+            started_at: self.started_at.map(Into::into),
+            outcome: Outcome::Success { result },
+        })
+    }
+}
+
+impl Fail {
+    /// What it says.
+    pub fn action(self) -> Result<Action, ApiError> {
+        let class = self
+            .class
+            .as_deref()
+            .map(RetryClass::from_str)
+            .transpose()
+            .map_err(|error| ApiError::invalid("class", "unknown_class", error))?;
+        let final_end = self.fatal || self.cancelled;
+        if (self.fatal && self.cancelled)
+            || (final_end && (class.is_some() || self.delay_ms.is_some()))
+        {
+            let message = "give only one of fatal, cancelled, and class or delay_ms";
+            return Err(ApiError::invalid("fatal", "ambiguous", message));
+        }
+        let error: Option<Arc<str>> = self.error.map(Arc::from);
+        let outcome = if self.cancelled {
+            Outcome::Cancelled
+        } else {
+            let error = error.ok_or_else(|| {
+                ApiError::invalid("error", "missing_field", "say what went wrong")
+            })?;
+            if self.fatal {
+                Outcome::Fatal { error }
+            } else {
+                Outcome::Retriable {
+                    class: class.unwrap_or_default(),
+                    delay: self.delay_ms.map(Duration::from_millis),
+                    error,
+                }
+            }
+        };
+        Ok(Action::Finish {
+            started_at: self.started_at.map(Into::into),
+            outcome,
+        })
+    }
+}
+
+impl Trash {
+    /// What it says.
+    pub fn action(self) -> Result<Action, ApiError> {
+        if self.reason.trim().is_empty() {
+            return Err(ApiError::invalid("reason", "blank", "say why"));
+        }
+        Ok(Action::Trash {
+            reason: Arc::from(self.reason),
+        })
+    }
+}
+
+macro_rules! into_report {
+    ($($body:ident),*) => {$(
+        impl $body {
+            /// The report of the owner of a task; `new_write` names a report that brings no name of its own.
+            pub fn into_report(
+                self,
+                job: JobName,
+                id: TaskId,
+                new_write: impl FnOnce() -> WriteId,
+            ) -> Result<Report, ApiError> {
+                let token = self.token;
+                let write = self.write_id.unwrap_or_else(new_write);
+                let action = self.action()?;
+                Ok(Report { job, id, token, write, action })
+            }
+        }
+    )*};
+}
+into_report!(Extend, Checkpoint, Complete, Fail, Trash);
+
+impl Owned {
+    /// The report of the owner of a task that says `action`; `new_write` names a report that brings no name of its
+    /// own.
+    pub fn into_report(
+        self,
+        job: JobName,
+        id: TaskId,
+        action: Action,
+        new_write: impl FnOnce() -> WriteId,
+    ) -> Report {
+        Report {
+            job,
+            id,
+            token: self.token,
+            write: self.write_id.unwrap_or_else(new_write),
+            action,
+        }
+    }
+}
+
+/// Answer to a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReportedView {
+    /// The task's state now.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String, example = "processing")]
+    pub state: StateKind,
+    /// Whether a user asked to stop the run.
+    pub cancel_requested: bool,
+    /// How long ownership lasts from now; null when there is none.
+    pub lease_ms: Option<u64>,
+}
+
+impl From<Reported> for ReportedView {
+    fn from(reported: Reported) -> Self {
+        Self {
+            state: reported.state,
+            cancel_requested: reported.cancel_requested,
+            lease_ms: reported.lease.map(millis),
+        }
+    }
+}
+
+impl From<ReportedView> for Reported {
+    fn from(view: ReportedView) -> Self {
+        Self {
+            state: view.state,
+            cancel_requested: view.cancel_requested,
+            lease: view.lease_ms.map(Duration::from_millis),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::parse;
+
+    fn fail(fields: &str) -> Result<Outcome, (String, String)> {
+        let text = format!(r#"{{"token": "00000000000000aa", {fields}}}"#);
+        let action = parse::<Fail>(text.as_bytes()).and_then(Fail::action);
+        match action {
+            Ok(Action::Finish { outcome, .. }) => Ok(outcome),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => {
+                let field = error.field().unwrap_or_default().to_owned();
+                Err((error.reason().to_owned(), field))
+            }
+        }
+    }
+
+    #[test]
+    fn f_057_a_failure_names_its_class_or_its_own_delay() {
+        let outcome = fail(r#""error": "e", "class": "slow""#).unwrap();
+        let Outcome::Retriable { class, delay, .. } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!((class, delay), (RetryClass::Slow, None));
+        let outcome = fail(r#""error": "e", "delay_ms": 50"#).unwrap();
+        assert!(
+            matches!(outcome, Outcome::Retriable { delay: Some(d), .. } if d.as_millis() == 50)
+        );
+        let outcome = fail(r#""error": "e", "fatal": true"#).unwrap();
+        assert!(matches!(outcome, Outcome::Fatal { .. }));
+        assert_eq!(fail(r#""cancelled": true"#), Ok(Outcome::Cancelled));
+    }
+
+    #[test]
+    fn f_057_an_unknown_class_is_refused() {
+        for (fields, reason, field) in [
+            (r#""error": "e", "class": "fast""#, "unknown_class", "class"),
+            (r#""fatal": false"#, "missing_field", "error"),
+            (
+                r#""error": "e", "fatal": true, "class": "slow""#,
+                "ambiguous",
+                "fatal",
+            ),
+            (
+                r#""error": "e", "write_id": "1""#,
+                "invalid_value",
+                "write_id",
+            ),
+        ] {
+            assert_eq!(fail(fields), Err((reason.into(), field.into())), "{fields}");
+        }
+    }
+
+    #[test]
+    fn f_053_a_lease_is_not_extended_by_nothing() {
+        for by_ms in [0, -1, i64::MAX] {
+            let text = format!(r#"{{"token": "00000000000000aa", "by_ms": {by_ms}}}"#);
+            let extend: Extend = parse(text.as_bytes()).unwrap();
+            assert_eq!(extend.action().unwrap_err().field(), Some("by_ms"));
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! Tasks to store.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dueline_domain::{
+    Extras, JobName, NewTask, Overrides, Policy, Priority, RetryPolicy, TaskId, Timestamp, Weight,
+    limits,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    BackoffSpec, Time, as_text,
+    job::{check_policy, check_queue},
+    payload::{Forms, Given, raw},
+};
+use crate::ApiError;
+
+/// A task to store. All fields may be left out.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSubmit {
+    /// A UUID. The same submit with the same id is one task, so a client that lost the answer may repeat it.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<uuid::Uuid>)]
+    pub id: Option<TaskId>,
+    /// When it is due; at once when absent or past.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_at: Option<Time>,
+    /// When it is due, from now. Not together with `run_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// `very_low`, `low`, `normal`, `high`, `very_high`, or a number from -1000 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<PrioritySpec>,
+    /// What it counts against a worker's concurrency, from 1 to 10000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 10000)]
+    pub weight: Option<i64>,
+    /// What the handler gets: any JSON value; its text is kept byte for byte.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub payload: Option<Box<RawValue>>,
+    /// What the handler gets: any bytes, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    /// What the handler gets: the bytes of a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_text: Option<String>,
+    /// Media type of the payload; follows from its form when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
+    /// A name for people; need not be unique.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A JSON object for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub details: Option<Box<RawValue>>,
+    /// Words to filter by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// Idempotency key: one task per key within the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Must be the job's own queue when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Runs after the first, instead of the job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries_max: Option<u32>,
+    /// Waits of the standard class, instead of the job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<BackoffSpec>,
+    /// Heartbeat timeout instead of the job's; `timeout_ms` is another word for it.
+    #[serde(default, alias = "timeout_ms", skip_serializing_if = "Option::is_none")]
+    pub heartbeat_timeout_ms: Option<u64>,
+    /// What a heartbeat adds; the heartbeat timeout when only that is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_increment_ms: Option<u64>,
+    /// Longest run, instead of the job's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout_ms: Option<u64>,
+}
+
+/// What a submit does not say itself.
+#[derive(Clone, Debug)]
+pub struct SubmitContext {
+    /// The time from which a delay counts.
+    pub now: Timestamp,
+    /// Who submits.
+    pub caller: Option<Arc<str>>,
+    /// W3C trace context of the call.
+    pub trace: Option<Arc<str>>,
+}
+
+impl TaskSubmit {
+    /// The task to store. `new_id` makes an id for a submit that brings none.
+    pub fn into_task(
+        self,
+        job: JobName,
+        context: &SubmitContext,
+        new_id: impl FnOnce() -> TaskId,
+    ) -> Result<NewTask, ApiError> {
+        check_queue(self.queue.as_deref(), &job)?;
+        let run_at = due(self.run_at, self.delay_ms, context.now)?;
+        let priority = priority(self.priority)?;
+        let weight = weight(self.weight)?;
+        let forms = Forms {
+            field: "payload",
+            json: self.payload,
+            base64: self.payload_base64,
+            text: self.payload_text,
+        };
+        let (payload, default_type) = match forms.take()? {
+            Some(Given {
+                bytes,
+                content_type,
+            }) => (bytes, content_type),
+            None => (Bytes::new(), None),
+        };
+        let extras = Extras {
+            name: text("name", self.name)?,
+            details: details(self.details)?,
+            tags: tags(self.tags)?,
+            key: text("key", self.key)?,
+            created_by: context.caller.clone(),
+            content_type: text("content_type", self.content_type)?
+                .or_else(|| default_type.map(Arc::from)),
+            trace: context.trace.clone(),
+            overrides: overrides(
+                self.retries_max,
+                self.backoff,
+                self.heartbeat_timeout_ms,
+                self.heartbeat_increment_ms,
+                self.run_timeout_ms,
+            )?,
+        };
+        Ok(NewTask {
+            id_is_given: self.id.is_some(),
+            id: self.id.unwrap_or_else(new_id),
+            job,
+            run_at,
+            priority: priority.unwrap_or_default(),
+            weight: weight.unwrap_or_default(),
+            payload,
+            extras: (extras != Extras::default()).then(|| Box::new(extras)),
+        })
+    }
+}
+
+/// When a task is due that may be told in two ways.
+pub(super) fn due(
+    run_at: Option<Time>,
+    delay_ms: Option<u64>,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, ApiError> {
+    match (run_at, delay_ms) {
+        (Some(_), Some(_)) => {
+            let message = "give only one of run_at and delay_ms";
+            Err(ApiError::invalid("run_at", "ambiguous", message))
+        }
+        (Some(time), None) => Ok(Some(time.0)),
+        (None, Some(ms)) => Ok(Some(now.after(Duration::from_millis(ms)))),
+        (None, None) => Ok(None),
+    }
+}
+
+pub(super) fn priority(spec: Option<PrioritySpec>) -> Result<Option<Priority>, ApiError> {
+    spec.map(|spec| match spec {
+        PrioritySpec::Number(number) => Priority::new(number),
+        PrioritySpec::Name(name) => name.parse(),
+    })
+    .transpose()
+    .map_err(|error| ApiError::invalid("priority", "invalid_priority", error))
+}
+
+pub(super) fn weight(number: Option<i64>) -> Result<Option<Weight>, ApiError> {
+    number
+        .map(Weight::new)
+        .transpose()
+        .map_err(|error| ApiError::invalid("weight", "invalid_weight", error))
+}
+
+/// A short text that is not blank.
+pub(super) fn text(
+    field: &'static str,
+    text: Option<String>,
+) -> Result<Option<Arc<str>>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    let max = limits().text_bytes_max;
+    if text.trim().is_empty() {
+        return Err(ApiError::invalid(field, "blank", "must not be blank"));
+    }
+    if text.len() > max {
+        let message = format!("has {} bytes; at most {max} are allowed", text.len());
+        return Err(ApiError::invalid(field, "too_long", message));
+    }
+    Ok(Some(Arc::from(text)))
+}
+
+fn tags(tags: Option<Vec<String>>) -> Result<Vec<Arc<str>>, ApiError> {
+    let tags = tags.unwrap_or_default();
+    let max = limits().tags_max;
+    if tags.len() > max {
+        let message = format!("are {}; at most {max} are allowed", tags.len());
+        return Err(ApiError::invalid("tags", "too_many", message));
+    }
+    let mut known: Vec<Arc<str>> = Vec::with_capacity(tags.len());
+    for tag in tags {
+        if let Some(tag) = text("tags", Some(tag))?
+            && !known.contains(&tag)
+        {
+            known.push(tag);
+        }
+    }
+    Ok(known)
+}
+
+fn details(details: Option<Box<RawValue>>) -> Result<Option<Arc<str>>, ApiError> {
+    let Some(details) = details else {
+        return Ok(None);
+    };
+    let json = details.get();
+    if !json.starts_with('{') {
+        return Err(ApiError::invalid(
+            "details",
+            "invalid_type",
+            "must be a JSON object",
+        ));
+    }
+    if !super::json::is_shallow(json) {
+        let message = "JSON may be nested at most 128 deep";
+        return Err(ApiError::invalid("details", "too_deep", message));
+    }
+    let max = limits().details_bytes_max;
+    if json.len() > max {
+        let message = format!("has {} bytes; at most {max} are allowed", json.len());
+        return Err(ApiError::invalid("details", "too_long", message));
+    }
+    Ok(Some(Arc::from(json)))
+}
+
+fn overrides(
+    retries_max: Option<u32>,
+    backoff: Option<BackoffSpec>,
+    heartbeat_timeout_ms: Option<u64>,
+    heartbeat_increment_ms: Option<u64>,
+    run_timeout_ms: Option<u64>,
+) -> Result<Option<Overrides>, ApiError> {
+    let backoff = backoff
+        .map(|spec| spec.build("backoff", RetryPolicy::default().standard))
+        .transpose()?;
+    let overrides = Overrides {
+        retries_max,
+        backoff,
+        heartbeat_timeout: heartbeat_timeout_ms.map(Duration::from_millis),
+        heartbeat_increment: heartbeat_increment_ms.map(Duration::from_millis),
+        run_timeout: run_timeout_ms.map(Duration::from_millis),
+    };
+    if overrides == Overrides::default() {
+        return Ok(None);
+    }
+    check_policy(&Policy::default().with(&overrides))?;
+    Ok(Some(overrides))
+}
+
+/// A priority by name or number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrioritySpec {
+    /// By number.
+    Number(i64),
+    /// By name.
+    Name(String),
+}
+
+impl Serialize for PrioritySpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_i64(*number),
+            Self::Name(name) => serializer.serialize_str(name),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PrioritySpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl de::Visitor<'_> for Visitor {
+            type Value = PrioritySpec;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a priority or a whole number")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<PrioritySpec, E> {
+                Ok(PrioritySpec::Number(number))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<PrioritySpec, E> {
+                Ok(PrioritySpec::Number(
+                    i64::try_from(number).unwrap_or(i64::MAX),
+                ))
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<PrioritySpec, E> {
+                Ok(PrioritySpec::Name(name.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl utoipa::PartialSchema for PrioritySpec {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
+        OneOfBuilder::new()
+            .item(
+                ObjectBuilder::new()
+                    .schema_type(Type::Integer)
+                    .minimum(Some(Priority::MIN))
+                    .maximum(Some(Priority::MAX)),
+            )
+            .item(
+                ObjectBuilder::new()
+                    .schema_type(Type::String)
+                    .enum_values(Some(Priority::LEVELS.map(|(name, _)| name))),
+            )
+            .description(Some("Higher goes first. Normal is 0."))
+            .into()
+    }
+}
+
+impl ToSchema for PrioritySpec {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::parse;
+
+    fn submit(text: &str) -> Result<NewTask, (String, String)> {
+        let context = SubmitContext {
+            now: Timestamp::clamped(1_000),
+            caller: None,
+            trace: None,
+        };
+        let job = JobName::parse("mail").unwrap();
+        parse::<TaskSubmit>(text.as_bytes())
+            .and_then(|task| task.into_task(job, &context, || TaskId::from_bytes([1; 16])))
+            .map_err(|error| {
+                let field = error.field().unwrap_or_default().to_owned();
+                (error.reason().to_owned(), field)
+            })
+    }
+
+    #[test]
+    fn f_005_json_is_kept_byte_for_byte() {
+        for json in [r#"{"b": 1.0,  "a":"ü\u00fc"}"#, "null", "7", "\"x\"", "[ ]"] {
+            let task = submit(&format!(r#"{{"payload": {json} }}"#)).unwrap();
+            assert_eq!(task.payload, json);
+            assert_eq!(task.extras, None);
+        }
+        assert_eq!(submit("{}").unwrap().payload, "");
+        let task = submit(r#"{"payload_base64": "AA=="}"#).unwrap();
+        assert_eq!(task.payload, &b"\0"[..]);
+        let task = submit(r#"{"payload_text": "a\nb"}"#).unwrap();
+        assert_eq!(task.payload, "a\nb");
+    }
+
+    #[test]
+    fn f_009_a_time_is_told_as_text_or_number_or_delay() {
+        let at = |text: &str| submit(text).unwrap().run_at.map(Timestamp::millis);
+        assert_eq!(at(r#"{"run_at": "1970-01-01T00:00:05Z"}"#), Some(5_000));
+        assert_eq!(at(r#"{"run_at": 5000}"#), Some(5_000));
+        assert_eq!(at(r#"{"delay_ms": 5000}"#), Some(6_000));
+        assert_eq!(at("{}"), None);
+    }
+
+    #[test]
+    fn f_023_a_priority_is_told_by_name_or_number() {
+        let priority = |text: &str| submit(text).unwrap().priority.get();
+        assert_eq!(priority(r#"{"priority": "High"}"#), 50);
+        assert_eq!(priority(r#"{"priority": 51}"#), 51);
+        assert_eq!(priority(r#"{"priority": -1000}"#), -1000);
+        assert_eq!(priority("{}"), 0);
+    }
+
+    #[test]
+    fn a_task_may_ask_for_its_own_retries_and_timeouts() {
+        let task = submit(r#"{"retries_max": 0, "timeout_ms": 7, "backoff": {"initial_ms": 9}}"#);
+        let overrides = task.unwrap().extras.unwrap().overrides.unwrap();
+        assert_eq!(overrides.retries_max, Some(0));
+        assert_eq!(overrides.heartbeat_timeout, Some(Duration::from_millis(7)));
+        assert_eq!(overrides.heartbeat_increment, None);
+        assert_eq!(
+            overrides.backoff.unwrap().initial(),
+            Duration::from_millis(9)
+        );
+    }
+
+    #[test]
+    fn f_006_f_008_f_034_what_makes_no_task_is_refused_with_the_field() {
+        let long = "x".repeat(257);
+        let many: Vec<String> = (0..17).map(|n| format!("\"{n}\"")).collect();
+        for (text, reason, field) in [
+            (r#"{"weight": 0}"#.to_owned(), "invalid_weight", "weight"),
+            (r#"{"weight": 10001}"#.into(), "invalid_weight", "weight"),
+            (
+                r#"{"priority": "urgent"}"#.into(),
+                "invalid_priority",
+                "priority",
+            ),
+            (
+                r#"{"priority": 1001}"#.into(),
+                "invalid_priority",
+                "priority",
+            ),
+            (r#"{"details": []}"#.into(), "invalid_type", "details"),
+            (r#"{"details": 7}"#.into(), "invalid_type", "details"),
+            (r#"{"queue": ""}"#.into(), "no_queue", "queue"),
+            (r#"{"queue": "  "}"#.into(), "no_queue", "queue"),
+            (r#"{"queue": "other"}"#.into(), "unknown_queue", "queue"),
+            (
+                r#"{"run_at": 1, "delay_ms": 1}"#.into(),
+                "ambiguous",
+                "run_at",
+            ),
+            (
+                r#"{"payload": 1, "payload_text": ""}"#.into(),
+                "ambiguous",
+                "payload",
+            ),
+            (
+                r#"{"payload_base64": "*"}"#.into(),
+                "invalid_base64",
+                "payload_base64",
+            ),
+            (r#"{"name": " "}"#.into(), "blank", "name"),
+            (r#"{"key": ""}"#.into(), "blank", "key"),
+            (format!(r#"{{"key": "{long}"}}"#), "too_long", "key"),
+            (
+                format!(r#"{{"tags": [{}]}}"#, many.join(",")),
+                "too_many",
+                "tags",
+            ),
+            (
+                r#"{"timeout_ms": 0}"#.into(),
+                "invalid_timeout",
+                "heartbeat_timeout_ms",
+            ),
+            (
+                r#"{"retries_max": "unlimited"}"#.into(),
+                "invalid_type",
+                "retries_max",
+            ),
+            (
+                r#"{"backoff": {"multiplier": 0}}"#.into(),
+                "invalid_backoff",
+                "backoff",
+            ),
+            (
+                format!(r#"{{"payload": {}{}}}"#, "[".repeat(129), "]".repeat(129)),
+                "too_deep",
+                "payload",
+            ),
+        ] {
+            let got = submit(&text);
+            assert_eq!(got, Err((reason.into(), field.into())), "{text:.99}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_writes_is_what_a_server_reads() {
+        let spec = TaskSubmit {
+            id: Some(TaskId::from_bytes([7; 16])),
+            run_at: Some(Time(Timestamp::clamped(9_999))),
+            priority: Some(PrioritySpec::Name("low".into())),
+            weight: Some(2),
+            payload: Some(RawValue::from_string("null".into()).unwrap()),
+            tags: Some(vec!["a".into(), "a".into(), "b".into()]),
+            details: Some(RawValue::from_string("{\"k\": 1}".into()).unwrap()),
+            ..TaskSubmit::default()
+        };
+        let task = submit(&serde_json::to_string(&spec).unwrap()).unwrap();
+        assert!(task.id_is_given);
+        assert_eq!(task.id, TaskId::from_bytes([7; 16]));
+        assert_eq!(task.run_at, Some(Timestamp::clamped(9_999)));
+        assert_eq!(task.payload, "null");
+        let extras = task.extras.unwrap();
+        assert_eq!(extras.tags, [Arc::from("a"), Arc::from("b")]);
+        assert_eq!(extras.details.as_deref(), Some("{\"k\": 1}"));
+    }
+}

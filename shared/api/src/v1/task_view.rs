@@ -1,0 +1,360 @@
+//! Everything known about a task.
+
+use std::sync::Arc;
+
+use dueline_domain::{
+    Extras, JobName, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, WorkerId, limits,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::{
+    BackoffSpec, RetriesMax, Time, as_text,
+    backoff::millis,
+    payload::{Shown, raw, show},
+};
+use crate::{ApiError, ErrorKind};
+
+/// A task with everything known about it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TaskView {
+    /// The task.
+    #[serde(with = "as_text")]
+    #[schema(value_type = uuid::Uuid)]
+    pub id: TaskId,
+    /// The job.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub job: JobName,
+    /// The queue it goes through.
+    pub queue: String,
+    /// `waiting`, `new`, `enqueued`, `claimed`, `processing`, `retriable`, `succeeded`, `failed`, `cancelled`,
+    /// `trashed` or `dropped`.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String, example = "enqueued")]
+    pub state: StateKind,
+    /// The state in few words: `pending`, `running`, `succeeded`, `failed` or `cancelled`.
+    #[schema(example = "pending")]
+    pub status: String,
+    /// The state as a jobboard tells it: `unclaimed`, `claimed` or `complete`.
+    #[schema(example = "unclaimed")]
+    pub board: String,
+    /// Its name for people.
+    pub name: Option<String>,
+    /// A JSON object for people; empty when none was given.
+    #[schema(value_type = Object)]
+    pub details: Box<RawValue>,
+    /// Words to filter by.
+    pub tags: Vec<String>,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// Higher goes first.
+    pub priority: i16,
+    /// The name of this priority, when it has one.
+    pub priority_name: Option<String>,
+    /// What it counts against a worker's concurrency.
+    pub weight: u16,
+    /// What the handler gets, if it is JSON.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub payload: Option<Box<RawValue>>,
+    /// What the handler gets, if it is not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    /// Media type of the payload.
+    pub content_type: String,
+    /// What later runs get instead of the payload, if it is JSON.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub checkpoint: Option<Box<RawValue>>,
+    /// What later runs get instead of the payload, if it is not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_base64: Option<String>,
+    /// What the successful run returned, if it is JSON.
+    #[serde(
+        default,
+        deserialize_with = "raw",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Value)]
+    pub result: Option<Box<RawValue>>,
+    /// What the successful run returned, if it is not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_base64: Option<String>,
+    /// Why it last failed, was cancelled, trashed or dropped.
+    pub error: Option<String>,
+    /// When it was first due.
+    pub run_at: Time,
+    /// When the scheduler looks at it next: its due time, the time of its next try, or the end of its lease.
+    pub trigger_at: Option<Time>,
+    /// When it was submitted.
+    pub created_at: Time,
+    /// Who submitted it.
+    pub created_by: Option<String>,
+    /// When it last changed.
+    pub changed_at: Time,
+    /// When its latest run began.
+    pub started_at: Option<Time>,
+    /// When it ended.
+    pub finished_at: Option<Time>,
+    /// Runs that used up a try.
+    pub tries: u32,
+    /// Runs after the first.
+    pub retries_max: RetriesMax,
+    /// Claims lost before a run began.
+    pub losses: u32,
+    /// How many lost claims it survives.
+    pub losses_max: u32,
+    /// Number of the run in progress, or of the latest one; 0 for the first.
+    pub attempt: Option<u32>,
+    /// Waits after a failure of the standard class.
+    pub backoff: BackoffSpec,
+    /// How long a run holds without a heartbeat.
+    pub heartbeat_timeout_ms: u64,
+    /// What a heartbeat adds.
+    pub heartbeat_increment_ms: u64,
+    /// Longest run.
+    pub run_timeout_ms: Option<u64>,
+    /// Who owns it.
+    #[serde(default, with = "as_text::option")]
+    #[schema(value_type = Option<String>)]
+    pub owner: Option<WorkerId>,
+    /// When the owner took it.
+    pub claimed_at: Option<Time>,
+    /// When the owner was last heard of.
+    pub heartbeat_at: Option<Time>,
+    /// When ownership lapses without another heartbeat.
+    pub expires_at: Option<Time>,
+    /// Beyond this no heartbeat helps.
+    pub deadline_at: Option<Time>,
+    /// Whether a user asked to stop the run in progress.
+    pub cancel_requested: bool,
+    /// Runs that are over, oldest first.
+    pub runs: Vec<RunView>,
+    /// Runs left out of the list, between its first and its second.
+    pub runs_dropped: u32,
+}
+
+/// One run that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunView {
+    /// Its number; 0 for the first.
+    pub attempt: u32,
+    /// Who ran it; a successful run does not keep it.
+    #[serde(default, with = "as_text::option")]
+    #[schema(value_type = Option<String>)]
+    pub worker: Option<WorkerId>,
+    /// When it began.
+    pub started_at: Time,
+    /// When it was over.
+    pub finished_at: Time,
+    /// `succeeded`, `retriable`, `fatal`, `lost`, `abandoned`, `cancelled` or `trashed`.
+    #[schema(example = "retriable")]
+    pub end: String,
+    /// What it returned or what went wrong, as text.
+    pub info: String,
+}
+
+impl From<&RunRecord> for RunView {
+    fn from(run: &RunRecord) -> Self {
+        Self {
+            attempt: run.attempt,
+            worker: Some(run.worker.clone()),
+            started_at: run.started_at.into(),
+            finished_at: run.finished_at.into(),
+            end: run.end.name().to_owned(),
+            info: run.info.to_string(),
+        }
+    }
+}
+
+impl TaskView {
+    /// The view of a task; `job` is the policy of its job.
+    pub fn new(task: &Task, job: &Policy) -> Result<Self, ApiError> {
+        let nothing = Extras::default();
+        let extras = task.extras.as_deref().unwrap_or(&nothing);
+        let policy = task.policy(job);
+        let lease = task.lease();
+        let kind = task.kind();
+        let payload = show(&task.payload, extras.content_type.as_deref());
+        let content_type = match &extras.content_type {
+            Some(named) => named.to_string(),
+            None if payload.json.is_some() => "application/json".to_owned(),
+            None => "application/octet-stream".to_owned(),
+        };
+        let optional = |bytes: Option<&bytes::Bytes>| {
+            bytes.map_or_else(Shown::default, |bytes| show(bytes, None))
+        };
+        let checkpoint = optional(task.checkpoint.as_ref());
+        let result = optional(task.result.as_ref());
+        Ok(Self {
+            id: task.id,
+            job: task.job.clone(),
+            queue: task.job.to_string(),
+            state: kind,
+            status: kind.coarse().name().to_owned(),
+            board: kind.board().name().to_owned(),
+            name: owned(extras.name.as_ref()),
+            details: details(extras.details.as_deref())?,
+            tags: extras.tags.iter().map(ToString::to_string).collect(),
+            key: owned(extras.key.as_ref()),
+            priority: task.priority.get(),
+            priority_name: task.priority.name().map(str::to_owned),
+            weight: task.weight.get(),
+            payload: payload.json,
+            payload_base64: payload.base64,
+            content_type,
+            checkpoint: checkpoint.json,
+            checkpoint_base64: checkpoint.base64,
+            result: result.json,
+            result_base64: result.base64,
+            error: owned(task.error.as_ref()),
+            run_at: task.run_at.into(),
+            trigger_at: task.state.trigger_at().map(Into::into),
+            created_at: task.created_at.into(),
+            created_by: owned(extras.created_by.as_ref()),
+            changed_at: task.changed_at.into(),
+            started_at: task.started_at.map(Into::into),
+            finished_at: task.finished_at.map(Into::into),
+            tries: task.tries,
+            retries_max: policy.retry.retries_max.into(),
+            losses: task.losses,
+            losses_max: policy.losses_max,
+            attempt: task.tries.checked_sub(1),
+            backoff: policy.retry.standard.into(),
+            heartbeat_timeout_ms: millis(policy.heartbeat_timeout),
+            heartbeat_increment_ms: millis(policy.heartbeat_increment),
+            run_timeout_ms: policy.run_timeout.map(millis),
+            owner: lease.map(|lease| lease.worker.clone()),
+            claimed_at: lease.map(|lease| lease.claimed_at.into()),
+            heartbeat_at: lease.map(|lease| lease.heartbeat_at.into()),
+            expires_at: lease.map(|lease| lease.ends_at().into()),
+            deadline_at: lease.and_then(|lease| lease.deadline_at).map(Into::into),
+            cancel_requested: task.cancel_requested,
+            runs: runs(task),
+            runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),
+        })
+    }
+}
+
+fn owned(text: Option<&Arc<str>>) -> Option<String> {
+    text.map(ToString::to_string)
+}
+
+fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
+    RawValue::from_string(text.unwrap_or("{}").to_owned()).map_err(|error| {
+        let message = format!("details are no JSON: {error}");
+        ApiError::new(ErrorKind::Internal, "corrupt", message)
+    })
+}
+
+/// The runs that are over. The successful one, always the last, is told by the task itself.
+fn runs(task: &Task) -> Vec<RunView> {
+    let history = task.history.as_deref();
+    let earlier = history.map_or(&[][..], |history| &history.runs);
+    let mut runs: Vec<RunView> = earlier.iter().map(Into::into).collect();
+    if task.kind() == StateKind::Succeeded
+        && let (Some(started_at), Some(finished_at)) = (task.started_at, task.finished_at)
+    {
+        runs.push(RunView {
+            attempt: task.tries.saturating_sub(1),
+            worker: None,
+            started_at: started_at.into(),
+            finished_at: finished_at.into(),
+            end: RunEnd::Succeeded.name().to_owned(),
+            info: task.result.as_deref().map(readable).unwrap_or_default(),
+        });
+    }
+    runs
+}
+
+/// Bytes as text for people, cut to the limit of texts about runs.
+fn readable(bytes: &[u8]) -> String {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return format!("{} bytes", bytes.len());
+    };
+    let end = text.floor_char_boundary(limits().error_bytes_max);
+    text[..end].to_owned()
+}
+
+/// A page of tasks, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TaskPage {
+    /// The tasks.
+    pub tasks: Vec<TaskView>,
+    /// What to send as `cursor` for the next page; null at the end.
+    pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use dueline_domain::{NewTask, State, Timestamp, Token, WriteId};
+
+    fn task() -> Task {
+        let new = NewTask::now(
+            TaskId::from_bytes([7; 16]),
+            JobName::parse("mail").unwrap(),
+            Bytes::from_static(b"{\"a\":  1}"),
+        );
+        let (token, write) = (Token::from_random(0xbeef), WriteId::from_random(0xfeed));
+        new.into_task(
+            &Policy::default(),
+            Timestamp::clamped(1_000),
+            token,
+            write,
+            true,
+        )
+    }
+
+    fn json(task: &Task) -> serde_json::Value {
+        let view = TaskView::new(task, &Policy::default()).unwrap();
+        let text = serde_json::to_string(&view).unwrap();
+        let back: TaskView = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&back).unwrap(), text);
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn f_021_a_view_tells_everything_and_no_secret() {
+        let view = json(&task());
+        assert_eq!(view["state"], "enqueued");
+        assert_eq!(view["status"], "pending");
+        assert_eq!(view["board"], "unclaimed");
+        assert_eq!(view["queue"], "mail");
+        assert_eq!(view["priority_name"], "normal");
+        assert_eq!(view["details"], serde_json::json!({}));
+        assert_eq!(view["content_type"], "application/json");
+        assert_eq!(view["run_at"], "1970-01-01T00:00:01.000Z");
+        assert_eq!(view["retries_max"], 3);
+        assert_eq!(view["attempt"], serde_json::Value::Null);
+        let text = view.to_string();
+        assert!(!text.contains("beef") && !text.contains("feed"), "{text}");
+    }
+
+    #[test]
+    fn f_042_the_successful_run_is_the_last_of_the_history() {
+        let mut task = task();
+        task.state = State::Succeeded;
+        task.tries = 2;
+        task.started_at = Some(Timestamp::clamped(2_000));
+        task.finished_at = Some(Timestamp::clamped(3_000));
+        task.result = Some(Bytes::from_static("fertig ü".as_bytes()));
+        let view = json(&task);
+        let run = &view["runs"][0];
+        assert_eq!(run["end"], "succeeded");
+        assert_eq!(run["attempt"], 1);
+        assert_eq!(run["info"], "fertig ü");
+        assert_eq!(run["finished_at"], "1970-01-01T00:00:03.000Z");
+    }
+}

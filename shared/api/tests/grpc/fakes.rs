@@ -1,0 +1,191 @@
+//! Services that note what they are asked and answer what they are told.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    fmt::Debug,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use dueline_api::{
+    Alive, ApiError, Assignment, Frontend, NextWork, Registration, Report, Reported, ServedJob,
+    Status, Submitted, Work,
+};
+use dueline_domain::{
+    Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId, TaskRef, WorkerId,
+};
+use dueline_ports::{
+    Delivery, Depth, JobStats, ListQuery, Page, QueueError, Receipt, TaskQueue, WorkerRecord,
+};
+
+/// What was asked and what will be answered.
+#[derive(Default)]
+pub(crate) struct Script {
+    calls: Mutex<Vec<String>>,
+    answers: Mutex<VecDeque<Box<dyn Any + Send>>>,
+}
+
+impl Script {
+    /// The next call answers this.
+    pub(crate) fn answers<T: Send + 'static>(&self, answer: T) {
+        self.answers.lock().unwrap().push_back(Box::new(answer));
+    }
+
+    /// The calls since this was asked last.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn call<T: 'static>(&self, verb: &str, arguments: impl Debug) -> T {
+        self.calls.lock().unwrap().push(said(verb, arguments));
+        let answer = self.answers.lock().unwrap().pop_front();
+        let answer = answer.expect("an answer was prepared");
+        *answer.downcast().expect("an answer of the right type")
+    }
+}
+
+/// How a call is noted: every field of every argument is in it.
+pub(crate) fn said(verb: &str, arguments: impl Debug) -> String {
+    format!("{verb}{arguments:?}")
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Scripted(pub(crate) Arc<Script>);
+
+#[async_trait]
+impl Frontend for Scripted {
+    async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError> {
+        self.0.call("put_job", (job,))
+    }
+    async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError> {
+        self.0.call("job", (name,))
+    }
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, ApiError> {
+        self.0.call("jobs", ())
+    }
+    async fn pause_job(&self, name: &JobName, paused: bool) -> Result<Arc<Job>, ApiError> {
+        self.0.call("pause_job", (name, paused))
+    }
+    async fn delete_job(&self, name: &JobName) -> Result<(), ApiError> {
+        self.0.call("delete_job", (name,))
+    }
+    async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError> {
+        self.0.call("job_stats", (name,))
+    }
+    async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+        self.0.call("submit", (tasks,))
+    }
+    async fn task(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        wait: Option<Duration>,
+    ) -> Result<Task, ApiError> {
+        self.0.call("task", (job, id, wait))
+    }
+    async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError> {
+        self.0.call("tasks", (query,))
+    }
+    async fn cancel(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        running: RunningCancel,
+        reason: Option<Arc<str>>,
+    ) -> Result<Task, ApiError> {
+        self.0.call("cancel", (job, id, running, reason))
+    }
+    async fn modify(
+        &self,
+        job: &JobName,
+        id: &TaskId,
+        change: Modification,
+    ) -> Result<Task, ApiError> {
+        self.0.call("modify", (job, id, change))
+    }
+    async fn redrive(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
+        self.0.call("redrive", (job, id))
+    }
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError> {
+        self.0.call("workers", ())
+    }
+}
+
+#[async_trait]
+impl Status for Scripted {
+    async fn claim(
+        &self,
+        worker: &WorkerId,
+        messages: Vec<TaskRef>,
+    ) -> Vec<Result<Assignment, ApiError>> {
+        self.0.call("claim", (worker, messages))
+    }
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+        self.0.call("report", (reports,))
+    }
+    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+        self.0.call("alive", (worker,))
+    }
+    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+        self.0.call("leave", (worker,))
+    }
+    async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
+        self.0.call("jobs", ())
+    }
+}
+
+#[async_trait]
+impl Work for Scripted {
+    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+        self.0.call("next", (ask,))
+    }
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+        self.0.call("report", (reports,))
+    }
+    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+        self.0.call("alive", (worker,))
+    }
+    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+        self.0.call("leave", (worker,))
+    }
+}
+
+pub(crate) const VISIBILITY_TIMEOUT: Duration = Duration::from_millis(34_567);
+
+#[async_trait]
+impl TaskQueue for Scripted {
+    async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
+        self.0.call("ensure", (job,))
+    }
+    async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
+        panic!("nobody removes queues from another host")
+    }
+    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
+        self.0.call("send", (messages,))
+    }
+    async fn receive(
+        &self,
+        job: &JobName,
+        max: usize,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, QueueError> {
+        self.0.call("receive", (job, max, wait))
+    }
+    async fn ack(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
+        self.0.call("ack", (receipts,))
+    }
+    async fn nack(&self, receipts: Vec<Receipt>, delay: Duration) -> Result<(), QueueError> {
+        self.0.call("nack", (receipts, delay))
+    }
+    async fn extend(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
+        self.0.call("extend", (receipts,))
+    }
+    async fn depth(&self, job: &JobName) -> Result<Depth, QueueError> {
+        self.0.call("depth", (job,))
+    }
+    fn visibility_timeout(&self) -> Duration {
+        VISIBILITY_TIMEOUT
+    }
+}

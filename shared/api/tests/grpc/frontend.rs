@@ -1,0 +1,225 @@
+//! Every verb of the frontend, both ways.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dueline_api::{
+    ApiError, Frontend as _, Submitted,
+    grpc::{FrontendClient, Services},
+};
+use dueline_domain::{
+    Job, Modification, Priority, RunningCancel, StateKind, Task, Timestamp, Weight,
+};
+use dueline_ports::{JobStats, ListQuery, Page, WorkerRecord};
+
+use crate::{
+    fakes::{Script, Scripted, said},
+    server::TestServer,
+    values::{
+        MS, at, bare_task, errors, id, largest, name, plain_job, plain_submit, rich_job,
+        rich_submit, tasks, worker,
+    },
+};
+
+async fn start() -> (TestServer, Arc<Script>, FrontendClient) {
+    let fake = Scripted::default();
+    let services = Services {
+        frontend: Some(Arc::new(fake.clone())),
+        ..Services::default()
+    };
+    let server = TestServer::start(services).await;
+    let client = server.remote().frontend();
+    (server, fake.0, client)
+}
+
+#[tokio::test]
+async fn f_133_jobs_arrive_as_they_were_sent() {
+    let (_server, script, client) = start().await;
+    for job in [plain_job(), rich_job()] {
+        let stored = Arc::new(job.clone());
+        let good: Result<Arc<Job>, ApiError> = Ok(stored.clone());
+
+        script.answers(good.clone());
+        assert_eq!(client.put_job(job.clone()).await, good);
+        script.answers(good.clone());
+        assert_eq!(client.job(&job.name).await, good);
+        script.answers(good.clone());
+        assert_eq!(client.pause_job(&job.name, job.paused).await, good);
+        script.answers(Ok::<(), ApiError>(()));
+        assert_eq!(client.delete_job(&job.name).await, Ok(()));
+
+        let calls = [
+            said("put_job", (&job,)),
+            said("job", (&job.name,)),
+            said("pause_job", (&job.name, job.paused)),
+            said("delete_job", (&job.name,)),
+        ];
+        assert_eq!(script.calls(), calls);
+    }
+    let all: Result<_, ApiError> = Ok(vec![Arc::new(plain_job()), Arc::new(rich_job())]);
+    script.answers(all.clone());
+    assert_eq!(client.jobs().await, all);
+    script.answers(Ok::<_, ApiError>(Vec::<Arc<Job>>::new()));
+    assert_eq!(client.jobs().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn numbers_about_a_job_arrive() {
+    let (_server, script, client) = start().await;
+    let full = JobStats {
+        by_state: StateKind::ALL
+            .into_iter()
+            .map(|kind| (kind, u64::MAX - u64::from(kind.code())))
+            .collect(),
+        oldest_due_at: Some(Timestamp::EPOCH),
+    };
+    for stats in [JobStats::default(), full] {
+        script.answers(Ok::<_, ApiError>(stats.clone()));
+        assert_eq!(client.job_stats(&name("a")).await, Ok(stats));
+    }
+}
+
+#[tokio::test]
+async fn f_005_submits_arrive_byte_for_byte_and_each_has_its_answer() {
+    let (_server, script, client) = start().await;
+    let tasks = vec![plain_submit(), rich_submit(), plain_submit()];
+    let submitted = |existed| Submitted {
+        job: name("b"),
+        id: id(9),
+        state: StateKind::Enqueued,
+        run_at: Timestamp::MAX,
+        existed,
+    };
+    let error = errors().pop().unwrap();
+    let answers = vec![Ok(submitted(true)), Err(error), Ok(submitted(false))];
+    script.answers(answers.clone());
+    assert_eq!(client.submit(tasks.clone()).await, answers);
+    assert_eq!(script.calls(), [said("submit", (tasks,))]);
+    assert_eq!(client.submit(Vec::new()).await, []);
+}
+
+#[tokio::test]
+async fn f_021_one_read_returns_everything_known_about_a_task() {
+    let (_server, script, client) = start().await;
+    let mut all = tasks();
+    all.push(bare_task(plain_submit()));
+    let waits = [None, Some(Duration::ZERO), Some(MS * 30_000)];
+    for (task, wait) in all.iter().zip(waits.iter().cycle()) {
+        script.answers(Ok::<_, ApiError>(task.clone()));
+        let read = client.task(&task.job, &task.id, *wait).await;
+        assert_eq!(read.as_ref(), Ok(task));
+        let call = said("task", (&task.job, &task.id, wait));
+        assert_eq!(script.calls(), [call]);
+    }
+}
+
+#[tokio::test]
+async fn lists_arrive_with_their_filters_and_cursors() {
+    let (_server, script, client) = start().await;
+    let text = |text: &str| Some(Arc::from(text));
+    let full = ListQuery {
+        states: StateKind::ALL.to_vec(),
+        tag: text("t"),
+        name: text(""),
+        key: text("k"),
+        due_from: Some(Timestamp::EPOCH),
+        due_before: Some(Timestamp::MAX),
+        cursor: text("next"),
+        limit: 10_000,
+        ..ListQuery::of(name("a"))
+    };
+    let some = Page {
+        tasks: tasks(),
+        next: text("after that"),
+    };
+    let cases = [(full, some), (ListQuery::of(name("b")), Page::default())];
+    for (query, page) in cases {
+        script.answers(Ok::<_, ApiError>(page.clone()));
+        assert_eq!(client.tasks(query.clone()).await, Ok(page));
+        assert_eq!(script.calls(), [said("tasks", (query,))]);
+    }
+}
+
+#[tokio::test]
+async fn changes_of_tasks_arrive() {
+    let (_server, script, client) = start().await;
+    let task = tasks().remove(4);
+    let good: Result<Task, ApiError> = Ok(task.clone());
+    let (job, id) = (task.job, task.id);
+
+    let reasons = [
+        None,
+        Some(Arc::from("")),
+        Some(Arc::from("no longer wanted")),
+    ];
+    let modes = [RunningCancel::Refuse, RunningCancel::Request];
+    for (reason, running) in reasons.into_iter().zip(modes.into_iter().cycle()) {
+        script.answers(good.clone());
+        let answer = client.cancel(&job, &id, running, reason.clone()).await;
+        assert_eq!(answer, good);
+        assert_eq!(
+            script.calls(),
+            [said("cancel", (&job, &id, running, reason))]
+        );
+    }
+    let full = Modification {
+        run_at: Some(at(0)),
+        priority: Priority::new(0).ok(),
+        weight: Weight::new(1).ok(),
+        payload: Some(Bytes::new()),
+    };
+    let large = Modification {
+        payload: Some(largest()),
+        ..Modification::default()
+    };
+    for change in [Modification::default(), full, large] {
+        script.answers(good.clone());
+        assert_eq!(client.modify(&job, &id, change.clone()).await, good);
+        assert_eq!(script.calls(), [said("modify", (&job, &id, change))]);
+    }
+    script.answers(good.clone());
+    assert_eq!(client.redrive(&job, &id).await, good);
+    assert_eq!(script.calls(), [said("redrive", (&job, &id))]);
+}
+
+#[tokio::test]
+async fn workers_arrive() {
+    let (_server, script, client) = start().await;
+    let bare = WorkerRecord {
+        id: worker(),
+        kind: Arc::from("executor"),
+        jobs: Vec::new(),
+        handlers: Vec::new(),
+        concurrency: 0,
+        embedded: false,
+        started_at: Timestamp::EPOCH,
+        seen_at: Timestamp::EPOCH,
+    };
+    let full = WorkerRecord {
+        jobs: vec![name("a"), name("b")],
+        handlers: vec![Arc::from("exec"), Arc::from("http")],
+        concurrency: u32::MAX,
+        embedded: true,
+        started_at: at(1),
+        seen_at: Timestamp::MAX,
+        ..bare.clone()
+    };
+    let workers: Result<_, ApiError> = Ok(vec![bare, full]);
+    script.answers(workers.clone());
+    assert_eq!(client.workers().await, workers);
+}
+
+#[tokio::test]
+async fn every_error_arrives_with_all_its_fields() {
+    let (_server, script, client) = start().await;
+    for error in errors() {
+        script.answers(Err::<Arc<Job>, _>(error.clone()));
+        assert_eq!(client.job(&name("a")).await, Err(error.clone()));
+        script.answers(Err::<Task, _>(error.clone()));
+        let answer = client.redrive(&name("a"), &id(1)).await;
+        assert_eq!(answer, Err(error.clone()));
+        let answers: Vec<Result<Submitted, _>> = vec![Err(error)];
+        script.answers(answers.clone());
+        assert_eq!(client.submit(vec![plain_submit()]).await, answers);
+    }
+}

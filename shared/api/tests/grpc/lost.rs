@@ -1,0 +1,197 @@
+//! Answers that do not come, and what the caller is told.
+
+use std::{
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use dueline_api::{
+    Alive, ApiError, Assignment, ErrorKind, Frontend as _, Registration, Report, Reported,
+    ServedJob, Status, Work as _,
+    grpc::{Remote, RemoteOptions, Services, routes},
+};
+use dueline_domain::{TaskRef, WorkerId};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    controller::Controller,
+    memory::MemoryFrontend,
+    server::{TestServer, soon},
+    values::{MS, name, plain_job, plain_submit, task_ref, worker},
+    work::ask,
+};
+
+#[tokio::test]
+async fn a_server_that_was_never_there_is_unavailable_for_reads_and_writes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let client = Remote::new(&uri).unwrap().frontend();
+    let read = soon(client.job(&name("a"))).await.unwrap_err();
+    assert_eq!(read.kind(), ErrorKind::Unavailable);
+    let written = soon(client.submit(vec![plain_submit(); 2])).await;
+    assert_eq!(written.len(), 2);
+    for answer in written {
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back() {
+    let controller = Controller::default();
+    let services = || Services {
+        frontend: Some(Arc::new(MemoryFrontend::default())),
+        work: Some(Arc::new(controller.clone())),
+        ..Services::default()
+    };
+    let mut server = TestServer::start(services()).await;
+    let (remote, address) = (server.remote(), server.address());
+    let poll = remote.work();
+    let kill = async {
+        controller.asked(1).await;
+        server.kill();
+    };
+    let polled = poll.next(ask(Duration::from_secs(3_000)));
+    let (polled, ()) = soon(async { tokio::join!(polled, kill) }).await;
+    assert_eq!(polled.unwrap_err().kind(), ErrorKind::Unavailable);
+
+    let client = remote.frontend();
+    let read = soon(client.job(&name("a"))).await.unwrap_err();
+    assert_eq!(read.kind(), ErrorKind::Unavailable);
+    assert!(read.is_retryable());
+    let written = soon(client.put_job(plain_job())).await.unwrap_err();
+    assert_eq!(written.kind(), ErrorKind::Unavailable, "{written}");
+
+    let _server = TestServer::start_at(services(), address).await;
+    assert!(soon(client.put_job(plain_job())).await.is_ok());
+}
+
+/// A server that takes connections and calls and says nothing more.
+fn mute() -> (TcpListener, Remote) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let options = RemoteOptions {
+        answer_timeout: MS * 50,
+        ..RemoteOptions::default()
+    };
+    (listener, Remote::with(&uri, options).unwrap())
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_leaves_the_outcome_unknown() {
+    let (_listener, remote) = mute();
+    let error = soon(remote.frontend().put_job(plain_job()))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.reason()),
+        (ErrorKind::Deadline, "no_answer")
+    );
+    assert!(error.is_retryable());
+    // The time that a call asks the server to wait comes on top.
+    let asked_at = Instant::now();
+    let polled = soon(remote.work().next(ask(MS * 100))).await;
+    assert_eq!(polled.unwrap_err().kind(), ErrorKind::Deadline);
+    assert!(asked_at.elapsed() >= MS * 150);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_under_a_write_leaves_the_outcome_unknown() {
+    let (asked, was_asked) = oneshot::channel();
+    let services = Services {
+        status: Some(Arc::new(Stuck(Mutex::new(Some(asked))))),
+        ..Services::default()
+    };
+    let mut server = TestServer::start(services).await;
+    let client = server.remote().status();
+    let kill = async {
+        was_asked.await.unwrap();
+        server.kill();
+    };
+    let this = worker();
+    let claim = client.claim(&this, vec![task_ref(1), task_ref(2)]);
+    let (answers, ()) = soon(async { tokio::join!(claim, kill) }).await;
+    assert_eq!(answers.len(), 2);
+    for answer in answers {
+        let error = answer.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.reason()),
+            (ErrorKind::Deadline, "answer_lost")
+        );
+        assert!(error.is_retryable() && !error.is_lost());
+    }
+}
+
+/// A status controller that is asked and never answers.
+struct Stuck(Mutex<Option<oneshot::Sender<()>>>);
+
+#[async_trait]
+impl Status for Stuck {
+    async fn claim(&self, _: &WorkerId, _: Vec<TaskRef>) -> Vec<Result<Assignment, ApiError>> {
+        if let Some(asked) = self.0.lock().unwrap().take() {
+            asked.send(()).unwrap();
+        }
+        std::future::pending().await
+    }
+    async fn report(&self, _: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+        std::future::pending().await
+    }
+    async fn alive(&self, _: Registration) -> Result<Alive, ApiError> {
+        std::future::pending().await
+    }
+    async fn leave(&self, _: &WorkerId) -> Result<(), ApiError> {
+        std::future::pending().await
+    }
+    async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn one_port_serves_another_router_and_says_what_it_does_not_offer() {
+    let services = Services {
+        frontend: Some(Arc::new(MemoryFrontend::default())),
+        ..Services::default()
+    };
+    let rest = axum::Router::new()
+        .route("/healthz", axum::routing::get(async || "ok"))
+        .fallback(async || (http::StatusCode::NOT_FOUND, "no such page"));
+    let router = rest.merge(routes(services).into_axum_router());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let use_it = async {
+        let remote = Remote::new(&uri).unwrap();
+        let stored = remote.frontend().put_job(plain_job()).await;
+        assert_eq!(stored.unwrap().name, name("a"));
+        let error = remote.status().jobs().await.unwrap_err();
+        assert_eq!(error.reason(), "not_offered");
+        assert!(!error.is_retryable());
+    };
+    soon(async {
+        tokio::select! {
+            biased;
+            () = use_it => {}
+            ended = axum::serve(listener, router) => panic!("server ended: {ended:?}"),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_reached_over_this_protocol_are_refused() {
+    for uri in [
+        "",
+        "host",
+        "host:1",
+        "https://host:1",
+        "http://",
+        "ftp://host",
+    ] {
+        let error = Remote::new(uri).unwrap_err();
+        assert_eq!(error.field(), Some("uri"), "{uri}");
+    }
+}

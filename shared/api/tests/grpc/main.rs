@@ -1,0 +1,15 @@
+//! The protocol, over real connections: what is said on one side arrives on the other.
+
+mod controller;
+mod errors;
+mod fakes;
+mod frontend;
+mod lost;
+mod memory;
+mod queue;
+mod same_interface;
+mod server;
+mod status;
+mod stream;
+mod values;
+mod work;
