@@ -1,1 +1,12 @@
-//! The consumer of Dueline.
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod quota;
+mod refill;
+mod scan;
+mod service;
+mod wait;
+mod watchdog;
+
+pub use config::{Config, Deps};
+pub use service::run;

@@ -1,0 +1,378 @@
+//! The due scan: tasks whose trigger time has passed are marked, then sent.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use dueline_domain::{Event, Job, JobName, Reason, Rejected, StateKind, Timestamp, Token, Trigger};
+use dueline_ports::{
+    Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, apply_and_hand_on,
+};
+use dueline_runtime::Shutdown;
+use tokio::time::Instant;
+
+use crate::{
+    Config, Deps,
+    quota::Quotas,
+    wait::{Moment, Plan},
+    watchdog::{HEALTHY_DEPTH, RENEWALS_PER_LOOK, Watchdog},
+};
+
+/// Tasks moved in one look: more jobs than this are served turn by turn, and whatever else is due is seen soon.
+const LOOK_MAX: usize = 2_000;
+/// Tasks in one call of the store.
+const CHUNK_LEN: usize = 500;
+/// Shortest time between two looks, so that a stream of due tasks is handled in batches.
+const LOOK_SPACING: Duration = Duration::from_millis(2);
+/// The same for what is announced after a look that moved nothing.
+const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
+/// When renewals were left over.
+const RENEWAL_SPACING: Duration = Duration::from_millis(100);
+/// Longest wait after failed looks.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// The loop and what it remembers from look to look.
+pub(crate) struct Scan {
+    config: Config,
+    deps: Deps,
+    quotas: Quotas,
+    watchdog: Watchdog,
+    /// Jobs whose queue is known to exist.
+    ensured: BTreeSet<JobName>,
+}
+
+/// What a look chose to do.
+#[derive(Default)]
+struct Chosen {
+    moves: Vec<(DueTask, Token)>,
+    /// Whether due tasks were left for the next look.
+    left_over: bool,
+    /// Whether messages that should be sent again were left for later.
+    renewals_left: bool,
+}
+
+/// What a look did.
+#[derive(Default)]
+struct Done {
+    moved: usize,
+    enqueued: BTreeMap<JobName, usize>,
+    taken_back: BTreeMap<StateKind, usize>,
+    late: Duration,
+    failure: Option<StoreError>,
+}
+
+impl Scan {
+    pub(crate) fn new(config: Config, deps: Deps) -> Self {
+        let watchdog = Watchdog::new(&config);
+        Self {
+            config,
+            deps,
+            quotas: Quotas::default(),
+            watchdog,
+            ensured: BTreeSet::new(),
+        }
+    }
+
+    /// Looks again and again until the intake is stopped. A failed look is logged and tried again.
+    pub(crate) async fn run(mut self, shutdown: Shutdown) {
+        let mut failures = 0;
+        loop {
+            // Before the look, so that whatever is announced during it is still there afterwards.
+            self.deps.due.take();
+            let looked = self.look().await;
+            let pause = async {
+                match looked {
+                    Ok(plan) => {
+                        failures = 0;
+                        plan.wait(&*self.deps.clock, &self.deps.due).await;
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        let wait = backoff(self.config.poll_period, failures);
+                        tracing::warn!(%error, failures, ?wait, "failed to look for due tasks");
+                        tokio::time::sleep(wait).await;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = shutdown.intake_stopped() => return,
+                () = pause => {}
+            }
+        }
+    }
+
+    /// One look: what is due is chosen, moved and sent. Answers when to look next.
+    async fn look(&mut self) -> Result<Plan, StoreError> {
+        let jobs = self.deps.store.jobs().await?;
+        self.ensure_queues(&jobs).await;
+        let (instant, now) = (Instant::now(), self.deps.clock.now());
+        let batch_max = self.config.batch_max;
+        let pending_limits = self.quotas.limits(&jobs, batch_max, instant);
+        let query = DueQuery {
+            now,
+            limit_per_job: batch_max,
+            pending_limits: pending_limits.clone(),
+        };
+        let page = self.deps.store.due(query).await?;
+        self.watchdog.sees(instant, now);
+
+        let next_at = page.next_at;
+        let chosen = self.choose(&jobs, &pending_limits, page, now).await?;
+        let (left_over, renewals_left) = (chosen.left_over, chosen.renewals_left);
+        let done = self.carry_out(chosen.moves).await;
+        self.account(&done);
+        if let Some(failure) = done.failure {
+            return Err(failure);
+        }
+        let (ended, wall) = (Instant::now(), self.deps.clock.now());
+        self.watchdog.looked(ended, wall);
+
+        if done.moved > 0 && left_over {
+            return Ok(Plan::now(wall));
+        }
+        // What a quota or a pause holds back is announced all the same; it must not cause a look each.
+        let spacing = if done.moved > 0 {
+            LOOK_SPACING
+        } else {
+            IDLE_LOOK_SPACING
+        };
+        let plan = Plan {
+            known: Moment {
+                at: next_at.unwrap_or(Timestamp::MAX),
+                no_sooner: ended + LOOK_SPACING,
+            },
+            announced: Moment {
+                at: Timestamp::MAX,
+                no_sooner: ended + spacing,
+            },
+            latest: instant + self.config.poll_period,
+        };
+        let renewal = renewals_left.then(|| ended + RENEWAL_SPACING);
+        Ok(plan.no_later(self.quotas.look_again_at()).no_later(renewal))
+    }
+
+    /// A queue in the memory of this process is gone after a restart, and one elsewhere may have been deleted.
+    async fn ensure_queues(&mut self, jobs: &[Arc<Job>]) {
+        if self.ensured.len() > jobs.len() {
+            self.ensured
+                .retain(|name| jobs.iter().any(|job| job.name == *name));
+        }
+        for job in jobs {
+            if self.ensured.contains(&job.name) {
+                continue;
+            }
+            match self.deps.queue.ensure(&job.name).await {
+                Ok(()) => {
+                    self.ensured.insert(job.name.clone());
+                }
+                Err(error) => {
+                    tracing::warn!(job.name = %job.name, %error, "failed to make a queue");
+                }
+            }
+        }
+    }
+
+    /// Chooses among due tasks, job by job in turn, so that none of them fills the look.
+    async fn choose(
+        &mut self,
+        jobs: &[Arc<Job>],
+        limits: &BTreeMap<JobName, usize>,
+        page: DuePage,
+        now: Timestamp,
+    ) -> Result<Chosen, StoreError> {
+        let by_name: BTreeMap<&JobName, &Arc<Job>> = jobs.iter().map(|j| (&j.name, j)).collect();
+        let mut pending: BTreeMap<JobName, usize> = BTreeMap::new();
+        let mut seen: BTreeMap<JobName, usize> = BTreeMap::new();
+        let mut turns = Vec::with_capacity(page.tasks.len());
+        // A store that answers too early is not obeyed.
+        for task in page.tasks.into_iter().filter(|t| t.trigger_at <= now) {
+            if task.kind.is_pending() {
+                *pending.entry(task.job.clone()).or_default() += 1;
+            }
+            let turn = seen.entry(task.job.clone()).or_default();
+            *turn += 1;
+            turns.push((*turn, task));
+        }
+        for (job, count) in limits.keys().map(|job| (job, pending.get(job))) {
+            self.quotas.saw(job, count.copied().unwrap_or(0));
+        }
+        // The sort is stable: within a turn and within a job the order stays.
+        turns.sort_by_key(|(turn, _)| *turn);
+
+        // What a quota holds back is no reason to look again at once.
+        let full = |count: &usize| *count >= self.config.batch_max;
+        let mut chosen = Chosen {
+            left_over: page.more && seen.values().any(full),
+            ..Chosen::default()
+        };
+        let mut renewals = Vec::new();
+        let instant = Instant::now();
+        for (_, task) in turns {
+            if chosen.moves.len() + renewals.len() >= LOOK_MAX {
+                chosen.left_over = true;
+                break;
+            }
+            match task.kind {
+                StateKind::Claimed | StateKind::Processing => {
+                    let Some(job) = by_name.get(&task.job) else {
+                        continue;
+                    };
+                    let policy = &job.policy;
+                    if self.watchdog.may_take_back(task.kind, policy, instant) {
+                        chosen.moves.push((task, self.deps.rng.token()));
+                    }
+                }
+                StateKind::Enqueued => renewals.push(task),
+                _ => chosen.moves.push((task, self.deps.rng.token())),
+            }
+        }
+        let crowded = |job: &JobName| {
+            let limit = limits.get(job).copied().unwrap_or(usize::MAX);
+            seen.get(job).copied().unwrap_or(0) >= limit.min(self.config.batch_max)
+        };
+        let crowded: BTreeSet<JobName> = seen.keys().filter(|job| crowded(job)).cloned().collect();
+        self.choose_renewals(renewals, &crowded, &mut chosen)
+            .await?;
+        Ok(chosen)
+    }
+
+    /// Enqueued tasks whose timeout has passed: their message may be lost, or nobody has come to it yet.
+    ///
+    /// It is sent again under the *same* token. That is no hand-on: nobody can have claimed under this token, or
+    /// the task would not be enqueued, and whichever copy is claimed first wins. A queue that still has the message
+    /// recognises the copy, so a slow queue is not flooded; with a new token it could not. A queue that cannot
+    /// recognise copies gets at most one per enqueue timeout, and none while it is long: a long queue is no lossy
+    /// one. Only where a whole page of such tasks hides others behind it are they renewed all the same, at the
+    /// recovery rate.
+    async fn choose_renewals(
+        &mut self,
+        renewals: Vec<DueTask>,
+        crowded: &BTreeSet<JobName>,
+        chosen: &mut Chosen,
+    ) -> Result<(), StoreError> {
+        let mut is_long: BTreeMap<JobName, bool> = BTreeMap::new();
+        let mut renewed = 0;
+        for task in renewals {
+            if !crowded.contains(&task.job) {
+                if !is_long.contains_key(&task.job) {
+                    let long = self.queue_is_long(&task.job).await;
+                    is_long.insert(task.job.clone(), long);
+                }
+                if is_long[&task.job] {
+                    continue;
+                }
+            }
+            if renewed >= RENEWALS_PER_LOOK || !self.watchdog.may_renew(Instant::now()) {
+                chosen.renewals_left = true;
+                break;
+            }
+            renewed += 1;
+            let found = self.deps.store.get(&task.job, &task.id).await?;
+            // If it moves after this, the write will find that out.
+            let still_enqueued = found.filter(|found| found.kind() == StateKind::Enqueued);
+            if let Some(token) = still_enqueued.and_then(|found| found.state.token()) {
+                chosen.moves.push((task, token));
+            }
+        }
+        Ok(())
+    }
+
+    async fn queue_is_long(&mut self, job: &JobName) -> bool {
+        match self.deps.queue.depth(job).await {
+            Ok(depth) => depth.visible >= HEALTHY_DEPTH,
+            Err(QueueError::NotFound(_)) => {
+                // Made again at the next look; what is sent meanwhile comes back by its timeout.
+                self.ensured.remove(job);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Marks and sends, batch by batch.
+    async fn carry_out(&self, moves: Vec<(DueTask, Token)>) -> Done {
+        let (store, queue) = (&*self.deps.store, &*self.deps.queue);
+        let mut done = Done::default();
+        for chunk in moves.chunks(CHUNK_LEN) {
+            let now = self.deps.clock.now();
+            let commands = chunk.iter().map(|(task, token)| self.command(task, *token));
+            let results = apply_and_hand_on(store, queue, now, commands.collect()).await;
+            for ((task, _), result) in chunk.iter().zip(results) {
+                done.count(task, result, now);
+            }
+            if done.failure.is_some() {
+                break;
+            }
+        }
+        done
+    }
+
+    fn command(&self, task: &DueTask, token: Token) -> Command {
+        Command {
+            job: task.job.clone(),
+            id: task.id,
+            event: Event::Trigger(Trigger {
+                seen: task.kind,
+                seen_at: task.trigger_at,
+                token,
+                jitter: self.deps.rng.jitter(),
+            }),
+            write: self.deps.rng.write_id(),
+        }
+    }
+
+    fn account(&mut self, done: &Done) {
+        for (job, count) in &done.enqueued {
+            self.quotas.spend(job, *count);
+            let job = job.as_str().to_owned();
+            metrics::counter!("dueline_enqueued_total", "job" => job).increment(*count as u64);
+        }
+        for (state, count) in &done.taken_back {
+            metrics::counter!("dueline_watchdog_total", "state" => state.name())
+                .increment(*count as u64);
+        }
+        metrics::gauge!("dueline_scan_lag_seconds").set(done.late.as_secs_f64());
+    }
+}
+
+impl Done {
+    fn count(&mut self, task: &DueTask, result: Result<Applied, StoreError>, now: Timestamp) {
+        match result {
+            Ok(_) => {
+                self.moved += 1;
+                if task.kind.is_owned() || task.kind == StateKind::Enqueued {
+                    *self.taken_back.entry(task.kind).or_default() += 1;
+                } else {
+                    *self.enqueued.entry(task.job.clone()).or_default() += 1;
+                    self.late = self.late.max(now.since(task.trigger_at));
+                }
+            }
+            Err(StoreError::Rejected(rejected)) if is_lost_race(&rejected) => {}
+            Err(error) if error.is_retryable() => self.failure = Some(error),
+            Err(error) => {
+                tracing::warn!(
+                    job.name = %task.job, task.id = %task.id, %error, "failed to move a due task"
+                );
+            }
+        }
+    }
+}
+
+/// Whether the task had simply moved between the look and the write.
+fn is_lost_race(rejected: &Rejected) -> bool {
+    matches!(
+        rejected.reason,
+        Reason::Moved | Reason::NotDue | Reason::Finished | Reason::Waiting
+    )
+}
+
+/// Doubles from the poll period on, up to a cap.
+fn backoff(poll_period: Duration, failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1));
+    poll_period
+        .saturating_mul(doubled.unwrap_or(u32::MAX))
+        .min(BACKOFF_MAX)
+}

@@ -1,0 +1,24 @@
+//! The service: its loops, supervised.
+
+use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
+
+use crate::{Config, Deps, refill, scan::Scan};
+
+/// Runs until the intake is stopped, or one of the loops has failed.
+///
+/// Stopping in the middle of a batch is harmless: what was marked but not sent comes back by its enqueue timeout.
+pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), ServiceError> {
+    let loops = shutdown.child();
+    let group = TaskGroup::new();
+    group.spawn_infallible("due scan", {
+        Scan::new(config.clamped(), deps.clone()).run(loops.clone())
+    });
+    group.spawn_infallible("queue refill", refill::run(deps, loops.clone()));
+    tokio::select! {
+        biased;
+        () = shutdown.intake_stopped() => {}
+        _ = group.failed() => {}
+    }
+    loops.stop_work();
+    group.wait().await
+}

@@ -1,0 +1,265 @@
+//! A consumer on a store in memory and a local queue, under paused time.
+#![allow(
+    dead_code,
+    reason = "each test file that includes the kit uses another part of it"
+)]
+
+mod watched_store;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dueline_consumer::{Config, Deps};
+use dueline_domain::{
+    Claim, Event, Handler, Job, JobName, NewTask, Outcome, Policy, Quota, State, StateKind, Task,
+    TaskId, Timestamp, WorkerId,
+};
+use dueline_ports::{
+    Clock as _, Command, Create, Delivery, JobStore as _, PutJob, Rng as _, TaskQueue as _,
+    TaskStore as _,
+    fakes::{MemoryStore, SeededRng, TokioClock},
+};
+use dueline_queue_local::{LocalQueue, LocalQueueConfig};
+use dueline_runtime::{DueSignal, Shutdown, TaskGroup};
+use tokio::time::{Instant, sleep};
+pub(crate) use watched_store::WatchedStore;
+
+/// When the world of a test begins.
+pub(crate) const START: Timestamp = match Timestamp::from_millis(1_700_000_000_000) {
+    Ok(start) => start,
+    Err(_) => panic!("a legal time"),
+};
+
+pub(crate) struct Kit {
+    pub(crate) store: Arc<WatchedStore>,
+    pub(crate) queue: Arc<LocalQueue>,
+    pub(crate) clock: Arc<TokioClock>,
+    pub(crate) rng: Arc<SeededRng>,
+    pub(crate) due: Arc<DueSignal>,
+    pub(crate) shutdown: Shutdown,
+    group: TaskGroup,
+}
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn name(job: &str) -> JobName {
+    JobName::parse(job).unwrap()
+}
+
+pub(crate) fn worker() -> WorkerId {
+    WorkerId::new("w", 1).unwrap()
+}
+
+pub(crate) fn definition(job: &str) -> Job {
+    Job {
+        name: name(job),
+        info: Arc::from(""),
+        handler: Handler::worker(),
+        policy: Policy::default(),
+        quota: Quota::default(),
+        paused: false,
+        created_by: Arc::from("test"),
+        created_at: START,
+        changed_at: START,
+    }
+}
+
+impl Kit {
+    /// Jobs `a` and `b`, nothing running.
+    pub(crate) async fn new() -> Self {
+        Self::with_queue(LocalQueueConfig::default()).await
+    }
+
+    pub(crate) async fn with_queue(config: LocalQueueConfig) -> Self {
+        let kit = Self {
+            store: Arc::new(WatchedStore::new(MemoryStore::new())),
+            queue: LocalQueue::new(config),
+            clock: Arc::new(TokioClock::new(START)),
+            rng: Arc::new(SeededRng::new(7)),
+            due: Arc::new(DueSignal::default()),
+            shutdown: Shutdown::new(),
+            group: TaskGroup::new(),
+        };
+        kit.put(definition("a")).await;
+        kit.put(definition("b")).await;
+        kit
+    }
+
+    /// The same store and clock, but a new process: its queue is empty.
+    pub(crate) async fn restarted(self, config: LocalQueueConfig) -> Self {
+        self.shutdown.stop_work();
+        self.group.wait().await.unwrap();
+        Self {
+            queue: LocalQueue::new(config),
+            due: Arc::default(),
+            shutdown: Shutdown::new(),
+            group: TaskGroup::new(),
+            ..self
+        }
+    }
+
+    pub(crate) async fn put(&self, job: Job) {
+        let if_absent = false;
+        self.store.put_job(PutJob { job, if_absent }).await.unwrap();
+    }
+
+    pub(crate) fn start(&self) {
+        self.start_with(Config::default());
+    }
+
+    pub(crate) fn start_with(&self, config: Config) {
+        let deps = Deps {
+            store: self.store.clone(),
+            queue: self.queue.clone(),
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+            due: self.due.clone(),
+        };
+        let run = dueline_consumer::run(config, deps, self.shutdown.clone());
+        self.group.spawn("consumer", run);
+    }
+
+    pub(crate) async fn stop(self) {
+        self.shutdown.stop_intake();
+        self.group.wait().await.unwrap();
+    }
+
+    /// A new task of `job`, due this long after the start of the world.
+    pub(crate) fn task(&self, job: &str, due_in: Duration) -> NewTask {
+        NewTask {
+            run_at: Some(START.after(due_in)),
+            ..NewTask::now(
+                self.rng.task_id(self.clock.now()),
+                name(job),
+                Bytes::from_static(b"{}"),
+            )
+        }
+    }
+
+    async fn create(&self, new: Vec<NewTask>, hand_on: bool) -> Vec<Task> {
+        let create = |task| Create {
+            task,
+            token: self.rng.token(),
+            write: self.rng.write_id(),
+            hand_on,
+        };
+        let new = new.into_iter().map(create).collect();
+        let created = self.store.create(self.clock.now(), new).await;
+        created.into_iter().map(|c| *c.unwrap().task).collect()
+    }
+
+    /// Stores a task without telling anybody.
+    pub(crate) async fn submit(&self, job: &str, due_in: Duration) -> Task {
+        self.create(vec![self.task(job, due_in)], false)
+            .await
+            .remove(0)
+    }
+
+    pub(crate) async fn submit_many(&self, job: &str, due_in: Duration, count: usize) {
+        let new = (0..count).map(|_| self.task(job, due_in)).collect();
+        self.create(new, false).await;
+    }
+
+    /// Stores due tasks as enqueued; their messages are lost on the way.
+    pub(crate) async fn enqueue_without_messages(&self, job: &str, count: usize) -> Vec<Task> {
+        let new = (0..count).map(|_| self.task(job, Duration::ZERO)).collect();
+        self.create(new, true).await
+    }
+
+    pub(crate) async fn get(&self, task: &Task) -> Task {
+        self.get_by_id(&task.job, &task.id).await
+    }
+
+    async fn get_by_id(&self, job: &JobName, id: &TaskId) -> Task {
+        self.store.get(job, id).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn count(&self, job: &str, kind: StateKind) -> u64 {
+        let stats = self.store.stats(&name(job)).await.unwrap();
+        stats.by_state.get(&kind).copied().unwrap_or(0)
+    }
+
+    pub(crate) async fn visible(&self, job: &str) -> u64 {
+        let depth = self.queue.depth(&name(job)).await;
+        depth.map_or(0, |depth| depth.visible)
+    }
+
+    /// Waits for one message and takes it off the queue.
+    pub(crate) async fn take(&self, job: &str, wait: Duration) -> Option<Delivery> {
+        let name = name(job);
+        self.queue.ensure(&name).await.unwrap();
+        let got = self.queue.receive(&name, 1, wait).await.unwrap().pop()?;
+        self.queue.ack(vec![got.receipt.clone()]).await.unwrap();
+        Some(got)
+    }
+
+    pub(crate) async fn apply(&self, task: &Task, event: Event) -> Task {
+        let command = Command {
+            job: task.job.clone(),
+            id: task.id,
+            event,
+            write: self.rng.write_id(),
+        };
+        let applied = self.store.apply(self.clock.now(), vec![command]).await;
+        *applied.into_iter().next().unwrap().unwrap().task
+    }
+
+    /// A worker claims the task of a message, and starts it if told to.
+    pub(crate) async fn claim(&self, message: &Delivery, start: bool) -> Task {
+        let task = self.get_by_id(&message.task.job, &message.task.id).await;
+        let claim = Claim {
+            token: message.task.token,
+            worker: worker(),
+            start,
+        };
+        self.apply(&task, Event::Claim(claim)).await
+    }
+
+    pub(crate) async fn heartbeat(&self, task: &Task) -> Task {
+        let token = task.state.token().unwrap();
+        self.apply(task, Event::Heartbeat { token }).await
+    }
+
+    pub(crate) async fn succeed(&self, task: &Task) -> Task {
+        let finish = Event::Finish {
+            token: task.state.token().unwrap(),
+            started_at: None,
+            outcome: Outcome::Success { result: None },
+            jitter: self.rng.jitter(),
+        };
+        self.apply(task, finish).await
+    }
+
+    /// Lets time pass until this long after the start of the world.
+    pub(crate) async fn until(&self, since_start: Duration) {
+        let remaining = START.after(since_start).since(self.clock.now());
+        sleep(remaining).await;
+    }
+
+    /// Lets time pass until `kind` is the state of the task, at most for `bound`.
+    pub(crate) async fn until_state(&self, task: &Task, kind: StateKind, bound: Duration) -> Task {
+        let ends_at = Instant::now() + bound;
+        loop {
+            let now = self.get(task).await;
+            if now.kind() == kind {
+                return now;
+            }
+            assert!(Instant::now() < ends_at, "{:?}, not {kind}", now.state);
+            sleep(ms(1)).await;
+        }
+    }
+}
+
+/// When the message of an enqueued task counts as lost.
+pub(crate) fn expires_at(task: &Task) -> Timestamp {
+    match task.state {
+        State::Enqueued { expires_at, .. } => expires_at,
+        ref other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,144 @@
+//! A store that counts, fails and takes turns as a test wants.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_ports::{
+    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
+    Page, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore, fakes::MemoryStore,
+};
+use tokio::task::yield_now;
+
+/// The store in memory, behind a step in which others may act before each call.
+pub(crate) struct WatchedStore {
+    inner: MemoryStore,
+    looks: AtomicUsize,
+    failing: AtomicUsize,
+}
+
+impl WatchedStore {
+    pub(crate) fn new(inner: MemoryStore) -> Self {
+        Self {
+            inner,
+            looks: AtomicUsize::new(0),
+            failing: AtomicUsize::new(0),
+        }
+    }
+
+    /// How often due tasks were asked for.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// The next looks fail.
+    pub(crate) fn fail_looks(&self, count: usize) {
+        self.failing.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> Vec<Task> {
+        self.inner.snapshot()
+    }
+}
+
+#[async_trait]
+impl JobStore for WatchedStore {
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        self.inner.put_job(put).await
+    }
+
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        self.inner.job(name).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        self.inner.jobs().await
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        self.inner.pause_job(name, paused, now).await
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        self.inner.delete_job(name).await
+    }
+}
+
+#[async_trait]
+impl TaskStore for WatchedStore {
+    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
+        self.inner.create(now, new).await
+    }
+
+    async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        self.inner.get(job, id).await
+    }
+
+    async fn apply(
+        &self,
+        now: Timestamp,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Applied, StoreError>> {
+        yield_now().await;
+        self.inner.apply(now, commands).await
+    }
+
+    async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let failing = self
+            .failing
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if failing.is_ok() {
+            return Err(StoreError::Unavailable {
+                message: "down".into(),
+                outcome_unknown: false,
+            });
+        }
+        let page = self.inner.due(query).await;
+        yield_now().await;
+        page
+    }
+
+    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
+        self.inner.ready(job, limit).await
+    }
+
+    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+        self.inner.owned(worker).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
+        self.inner.list(query).await
+    }
+
+    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
+        self.inner.stats(job).await
+    }
+
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.inner.prune(now, limit).await
+    }
+}
+
+#[async_trait]
+impl WorkerStore for WatchedStore {
+    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
+        self.inner.put_workers(workers).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.inner.workers().await
+    }
+
+    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        self.inner.remove_workers(ids).await
+    }
+}

@@ -1,0 +1,272 @@
+//! Lost messages and lost workers are noticed; slow queues, live workers and blindness are not mistaken for them.
+
+mod kit;
+
+use std::collections::BTreeSet;
+
+use dueline_consumer::Config;
+use dueline_domain::{Job, Policy, RunEnd, StateKind};
+use dueline_ports::{Clock as _, JobStore as _, TaskQueue as _};
+use dueline_queue_local::LocalQueueConfig;
+use kit::{Kit, START, definition, expires_at, ms, name, secs, worker};
+
+#[tokio::test(start_paused = true)]
+async fn f_063_a_lost_message_is_sent_again_after_the_enqueue_timeout_and_uses_no_try() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let lost = kit.take("a", secs(5)).await.unwrap();
+    assert!(kit.take("a", secs(59)).await.is_none());
+    let again = kit.take("a", secs(2)).await.unwrap();
+    assert_eq!(again.task.id, lost.task.id);
+    let claimed = kit.claim(&again, true).await;
+    assert_eq!(
+        (claimed.tries, claimed.losses),
+        (1, 0),
+        "this is the first run"
+    );
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_26_a_slow_queue_gets_no_second_message() {
+    let kit = Kit::new().await;
+    let policy = Policy {
+        enqueue_timeout: secs(10),
+        ..Policy::default()
+    };
+    kit.put(Job {
+        policy,
+        ..definition("a")
+    })
+    .await;
+    kit.submit_many("a", ms(0), 1_500).await;
+    kit.start();
+    // Half of the backlog sits in a controller for the whole time, the rest in the queue.
+    kit.until(secs(1)).await;
+    let buffered = kit.queue.receive(&name("a"), 750, secs(1)).await.unwrap();
+    for _ in 0..30 {
+        tokio::time::sleep(secs(10)).await;
+        let receipts = buffered.iter().map(|d| d.receipt.clone()).collect();
+        kit.queue.extend(receipts).await.unwrap();
+    }
+    let depth = kit.queue.depth(&name("a")).await.unwrap();
+    assert_eq!((depth.visible, depth.in_flight), (750, 750));
+    // Every message still opens its task: nothing went stale.
+    for message in &buffered {
+        let claimed = kit.claim(message, true).await;
+        assert_eq!(claimed.tries, 1);
+    }
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_26_a_long_queue_is_not_taken_for_a_lossy_one() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 1_500).await;
+    kit.start_with(Config {
+        batch_max: 2_000,
+        ..Config::default()
+    });
+    kit.until(secs(30)).await;
+    let before = kit.store.snapshot();
+    kit.until(secs(90)).await;
+    assert!(kit.store.snapshot() == before, "renewed without need");
+    // It runs short: now the messages that are missing are missed.
+    while kit.visible("a").await > 0 {
+        kit.queue.receive(&name("a"), 600, secs(1)).await.unwrap();
+    }
+    kit.until(secs(110)).await;
+    assert!(kit.store.snapshot() != before);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_26_tasks_of_a_long_queue_do_not_hide_newer_ones() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 1_500).await;
+    kit.start();
+    // The timeouts of more tasks than a look can hold have passed, all before this one is due.
+    let newer = kit.submit("a", secs(100)).await;
+    kit.until(secs(102)).await;
+    assert_eq!(kit.get(&newer).await.kind(), StateKind::Enqueued);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_064_a_claim_without_a_start_is_taken_back_after_the_claim_timeout() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let message = kit.take("a", secs(5)).await.unwrap();
+    let claimed = kit.claim(&message, false).await;
+    assert!(kit.take("a", ms(9_990)).await.is_none());
+    let again = kit.take("a", ms(20)).await.unwrap();
+    assert_ne!(again.task.token, message.task.token);
+    let task = kit.get(&claimed).await;
+    assert_eq!((task.tries, task.losses), (0, 1));
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_065_a_run_without_heartbeats_is_taken_back_and_kept_in_the_history() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let message = kit.take("a", secs(5)).await.unwrap();
+    let running = kit.claim(&message, true).await;
+    kit.until(secs(5)).await;
+    kit.heartbeat(&running).await;
+    assert!(kit.take("a", ms(7_990)).await.is_none(), "it was heard of");
+    let again = kit.take("a", secs(3)).await.unwrap();
+    let task = kit.claim(&again, true).await;
+    assert_eq!(task.tries, 2);
+    let lost = &task.history.as_ref().unwrap().runs[0];
+    assert_eq!(
+        (lost.end, &lost.worker, lost.attempt),
+        (RunEnd::Lost, &worker(), 0)
+    );
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_job_waits_but_its_lost_worker_is_noticed() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let message = kit.take("a", secs(5)).await.unwrap();
+    let running = kit.claim(&message, true).await;
+    kit.store.pause_job(&name("a"), true, START).await.unwrap();
+    let waiting = kit.submit("a", ms(0)).await;
+    kit.until(secs(30)).await;
+    assert_eq!(kit.get(&waiting).await.kind(), StateKind::New);
+    assert_ne!(kit.get(&running).await.kind(), StateKind::Processing);
+    kit.store.pause_job(&name("a"), false, START).await.unwrap();
+    kit.until_state(&waiting, StateKind::Enqueued, ms(1_001))
+        .await;
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_114_a_live_worker_survives_a_restart_of_the_server_and_a_dead_one_does_not() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 2).await;
+    kit.start();
+    let messages = [
+        kit.take("a", secs(5)).await.unwrap(),
+        kit.take("a", secs(5)).await.unwrap(),
+    ];
+    let live = kit.claim(&messages[0], true).await;
+    let dead = kit.claim(&messages[1], true).await;
+    let kit = kit.restarted(LocalQueueConfig::default()).await;
+    // The server is away for longer than the heartbeat timeout: both leases have lapsed when it is back.
+    kit.until(secs(60)).await;
+    kit.start();
+    kit.until(secs(62)).await;
+    let live = kit.succeed(&live).await;
+    assert_eq!((live.kind(), live.tries), (StateKind::Succeeded, 1));
+    let taken_back = kit.take("a", secs(60)).await.unwrap();
+    assert_eq!(taken_back.task.id, dead.id);
+    let waited = kit.clock.now().since(START);
+    assert!(waited >= secs(68), "after {waited:?}");
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_which_the_store_could_not_be_read_does_not_count_against_workers() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let message = kit.take("a", secs(5)).await.unwrap();
+    let running = kit.claim(&message, true).await;
+    kit.store.fail_looks(6);
+    // 1 + 2 + 4 + 5 + 5 + 5 seconds of failures; the worker could not be heard of either.
+    kit.until(secs(26)).await;
+    assert_eq!(kit.get(&running).await, running);
+    let succeeded = kit.succeed(&running).await;
+    assert_eq!(succeeded.tries, 1);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_grace_lapsed_leases_are_taken_back_at_once() {
+    let kit = Kit::new().await;
+    kit.submit("a", ms(0)).await;
+    kit.start();
+    let message = kit.take("a", secs(5)).await.unwrap();
+    kit.claim(&message, true).await;
+    let kit = kit.restarted(LocalQueueConfig::default()).await;
+    kit.until(secs(60)).await;
+    kit.start_with(Config {
+        sight_grace: ms(0),
+        ..Config::default()
+    });
+    assert!(kit.take("a", ms(10)).await.is_some());
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recovery_after_an_outage_is_paced() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 300).await;
+    let slow = Config {
+        recovery_rate_per_s: 50,
+        sight_grace: ms(0),
+        ..Config::default()
+    };
+    kit.start_with(slow);
+    for _ in 0..300 {
+        let message = kit.take("a", secs(5)).await.unwrap();
+        kit.claim(&message, true).await;
+    }
+    let begun_at = secs(8);
+    kit.until(begun_at + ms(100)).await;
+    let taken_back = 300 - kit.count("a", StateKind::Processing).await;
+    assert!(taken_back <= 60, "{taken_back} at once");
+    kit.until(begun_at + secs(8)).await;
+    assert_eq!(kit.count("a", StateKind::Processing).await, 0);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_fills_the_queue_from_the_store() {
+    let kit = Kit::new().await;
+    let tasks = kit.enqueue_without_messages("a", 50).await;
+    kit.until(secs(1)).await;
+    kit.start();
+    kit.until(ms(1_001)).await;
+    assert_eq!(kit.visible("a").await, 50);
+    assert!(kit.get(&tasks[0]).await == tasks[0], "no write was needed");
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bounded_queue_is_refilled_until_all_have_been_there() {
+    let kit = Kit::with_queue(LocalQueueConfig::with_capacity(8)).await;
+    kit.start();
+    kit.submit_many("a", ms(0), 100).await;
+    kit.until(ms(100)).await;
+    let mut seen = BTreeSet::new();
+    for _ in 0..100 {
+        let got = kit.queue.receive(&name("a"), 1, secs(3)).await.unwrap();
+        // A message leaves the queue once its claim is durable, so that no refill brings it back.
+        kit.claim(&got[0], true).await;
+        kit.queue.ack(vec![got[0].receipt.clone()]).await.unwrap();
+        assert!(seen.insert(got[0].task.id));
+    }
+    assert!(kit.take("a", ms(1)).await.is_none());
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_queue_is_made_again() {
+    let kit = Kit::new().await;
+    let task = kit.submit("a", ms(0)).await;
+    kit.start();
+    let task = kit.until_state(&task, StateKind::Enqueued, secs(1)).await;
+    kit.queue.remove(&name("a")).await.unwrap();
+    let bound = expires_at(&task).after(secs(3)).since(START);
+    kit.until(bound).await;
+    assert_eq!(kit.visible("a").await, 1);
+    kit.stop().await;
+}
