@@ -1,0 +1,10 @@
+//! The executor against a scripted controller.
+
+mod exec;
+mod fake;
+mod http;
+mod leases;
+mod reports;
+mod runs;
+mod shutdown;
+mod slots;
