@@ -1,1 +1,9 @@
-//! Every service in one process, on one SQLite file.
+#![doc = include_str!("../README.md")]
+
+mod config;
+mod node;
+mod remote;
+
+pub use config::{NodeConfig, Role, Roles, WorkerConfig};
+pub use node::{Node, StartError};
+pub use remote::{ControllerConfig, RemoteController, RemoteWorker};

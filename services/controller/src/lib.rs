@@ -1,1 +1,14 @@
-//! The controller of Dueline.
+#![doc = include_str!("../README.md")]
+
+mod buffer;
+mod config;
+mod controller;
+mod hand_out;
+mod interest;
+mod receive;
+mod serve;
+mod visibility;
+
+pub use config::{Config, Deps, Serve};
+pub use controller::Controller;
+pub use serve::run;

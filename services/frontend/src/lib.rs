@@ -1,1 +1,9 @@
-//! The frontend: REST and gRPC API; creates jobs and tasks, answers questions about them.
+#![doc = include_str!("../README.md")]
+
+mod rest;
+mod serve;
+mod service;
+
+pub use rest::{Health, MetricsText, RestLimits, RouterDeps, openapi, router};
+pub use serve::serve;
+pub use service::{FrontendDeps, FrontendService};

@@ -1,0 +1,141 @@
+//! Workers and controllers whose server is elsewhere.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use dueline_api::{
+    Work,
+    grpc::{self, Remote},
+};
+use dueline_controller::Controller;
+use dueline_executor::Executor;
+use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
+
+use crate::{
+    config::WorkerConfig,
+    node::{StartError, bind, start_worker},
+};
+
+/// An executor of this process that takes its work from a server or controller elsewhere.
+pub struct RemoteWorker {
+    executor: Arc<Executor>,
+    tasks: TaskGroup,
+    shutdown: Shutdown,
+}
+
+impl RemoteWorker {
+    /// Connects when it first asks for work, and whenever the connection was lost.
+    pub fn start(server: &str, worker: WorkerConfig) -> Result<Self, StartError> {
+        let remote = Remote::new(server).map_err(StartError::Server)?;
+        let (tasks, shutdown) = (TaskGroup::new(), Shutdown::new());
+        let executor = start_worker(worker, Arc::new(remote.work()), &tasks, &shutdown)?;
+        Ok(Self {
+            executor,
+            tasks,
+            shutdown,
+        })
+    }
+
+    /// The executor.
+    pub const fn executor(&self) -> &Arc<Executor> {
+        &self.executor
+    }
+
+    /// Waits until the executor has failed.
+    pub async fn failed(&self) -> ServiceError {
+        self.tasks.failed().await
+    }
+
+    /// Stops taking work, lets running work end within `grace`, gives the rest back.
+    pub async fn stop(self, grace: Duration) -> Result<(), ServiceError> {
+        let drained = async { drop(self.tasks.wait().await) };
+        self.shutdown.stop_gracefully(grace, drained).await;
+        self.tasks.wait().await
+    }
+}
+
+/// A controller on a host of its own.
+pub struct ControllerConfig {
+    /// The server that has the queues and the status controller.
+    pub server: String,
+    /// Where executors of this host find the controller; `None` when all of them are in this process.
+    pub listen: Option<SocketAddr>,
+    /// Its settings.
+    pub controller: dueline_controller::Config,
+    /// Executors of this process.
+    pub workers: Vec<WorkerConfig>,
+}
+
+/// A controller of this process, with its executors, on a server elsewhere.
+pub struct RemoteController {
+    address: Option<SocketAddr>,
+    services: TaskGroup,
+    workers: TaskGroup,
+    stop_workers: Shutdown,
+    stop_services: Shutdown,
+}
+
+impl RemoteController {
+    /// Starts the controller, its executors, and the port for further ones.
+    pub async fn start(config: ControllerConfig) -> Result<Self, StartError> {
+        let remote = Remote::new(&config.server).map_err(StartError::Server)?;
+        let listener = match config.listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let controller = Controller::new(
+            config.controller,
+            dueline_controller::Deps {
+                queue: Arc::new(remote.queue()),
+                status: Arc::new(remote.status()),
+                jobs_changed: Arc::default(),
+            },
+        );
+        let (services, workers) = (TaskGroup::new(), TaskGroup::new());
+        let (stop_services, stop_workers) = (Shutdown::new(), Shutdown::new());
+        let run = dueline_controller::run(controller.clone(), stop_services.child());
+        services.spawn("controller", run);
+        for worker in config.workers {
+            start_worker(worker, controller.clone(), &workers, &stop_workers)?;
+        }
+        let address = listener.map(|(listener, address)| {
+            let offered = grpc::Services {
+                work: Some(controller as Arc<dyn Work>),
+                ..grpc::Services::default()
+            };
+            let router = grpc::routes(offered).into_axum_router();
+            let serve = dueline_frontend::serve(listener, router, stop_services.child());
+            services.spawn("network", serve);
+            address
+        });
+        Ok(Self {
+            address,
+            services,
+            workers,
+            stop_workers,
+            stop_services,
+        })
+    }
+
+    /// Where executors find the controller.
+    pub const fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Waits until a part has failed.
+    pub async fn failed(&self) -> ServiceError {
+        tokio::select! {
+            biased;
+            error = self.services.failed() => error,
+            error = self.workers.failed() => error,
+        }
+    }
+
+    /// As [`crate::Node::stop`].
+    pub async fn stop(self, grace: Duration) -> Result<(), ServiceError> {
+        let drained = async { drop(self.workers.wait().await) };
+        self.stop_workers.stop_gracefully(grace, drained).await;
+        let workers = self.workers.wait().await;
+        self.stop_services.stop_work();
+        workers.and(self.services.wait().await)
+    }
+}

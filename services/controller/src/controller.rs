@@ -1,0 +1,163 @@
+//! The controller as its executors see it.
+
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use dueline_api::{
+    Alive, ApiError, Assignment, ErrorKind, NextWork, Registration, Report, Reported, Work,
+};
+use dueline_domain::WorkerId;
+use dueline_ports::{Delivery, Receipt};
+use dueline_runtime::TaskGroup;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Config, Deps, buffer::Buffer, hand_out::hand_out, interest::Interests};
+
+/// Longest wait for work that is taken literally.
+const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
+
+/// Hands out work: buffered messages become claimed tasks of the worker that asks.
+pub struct Controller {
+    pub(crate) config: Config,
+    pub(crate) deps: Deps,
+    pub(crate) interests: Interests,
+    buffer: Mutex<Buffer>,
+    /// Woken when messages arrived in the buffer.
+    arrived: Notify,
+    /// Woken when messages left the buffer.
+    pub(crate) room: Notify,
+    /// No more work is handed out.
+    pub(crate) stopped: CancellationToken,
+    /// Hand-outs under way.
+    pub(crate) hand_outs: TaskGroup,
+}
+
+impl Controller {
+    /// A controller with an empty buffer; [`crate::run`] fills it.
+    pub fn new(config: Config, deps: Deps) -> Arc<Self> {
+        let config = config.clamped();
+        Arc::new(Self {
+            buffer: Mutex::new(Buffer::new(config.buffer_max)),
+            config,
+            deps,
+            interests: Interests::default(),
+            arrived: Notify::new(),
+            room: Notify::new(),
+            stopped: CancellationToken::new(),
+            hand_outs: TaskGroup::new(),
+        })
+    }
+
+    /// How many messages wait for an executor.
+    pub fn buffered(&self) -> usize {
+        self.buffer().len()
+    }
+
+    pub(crate) fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Messages have come into the buffer.
+    pub(crate) fn wake_askers(&self) {
+        self.arrived.notify_waiters();
+    }
+
+    /// Gives messages back to their queues, visible after `delay`.
+    pub(crate) async fn put_back(&self, receipts: Vec<Receipt>, delay: std::time::Duration) {
+        if receipts.is_empty() {
+            return;
+        }
+        if let Err(error) = self.deps.queue.nack(receipts, delay).await {
+            tracing::warn!(%error, "failed to return messages; they come back by their timeout");
+        }
+    }
+
+    fn pop(&self, ask: &NextWork) -> Vec<Delivery> {
+        let popped = self.buffer().pop(ask);
+        if !popped.is_empty() {
+            self.room.notify_waiters();
+        }
+        popped
+    }
+
+    /// The first messages for this question, or none when its time is over.
+    async fn wait_for_messages(
+        &self,
+        ask: &NextWork,
+        ends_at: Instant,
+    ) -> Result<Vec<Delivery>, ApiError> {
+        loop {
+            // Registered before the look, so that nothing arrives unseen between look and wait.
+            let mut arrived = pin!(self.arrived.notified());
+            arrived.as_mut().enable();
+            if self.stopped.is_cancelled() {
+                return Err(shutting_down());
+            }
+            let popped = self.pop(ask);
+            if !popped.is_empty() || Instant::now() >= ends_at {
+                return Ok(popped);
+            }
+            tokio::select! {
+                biased;
+                () = self.stopped.cancelled() => {}
+                _ = timeout_at(ends_at, arrived) => {}
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Work for Controller {
+    /// Cancel safe: claims are made in a task of their own, and tasks that nobody took over are given back at once.
+    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+        if ask.tasks_max == 0 || ask.weight_max == 0 {
+            let message = "a worker without room must not ask for work";
+            return Err(ApiError::invalid("tasks_max", "no_room", message));
+        }
+        let ends_at = Instant::now() + ask.wait.min(WAIT_MAX);
+        let _asking = self.interests.ask(&ask);
+        loop {
+            let deliveries = self.wait_for_messages(&ask, ends_at).await?;
+            if deliveries.is_empty() {
+                return Ok(Vec::new());
+            }
+            let worker = ask.worker.clone();
+            let answered = hand_out(&self.deps, &self.hand_outs, worker, deliveries);
+            let Ok(handed) = answered.await else {
+                let message = "the claim ended without an answer";
+                return Err(ApiError::new(ErrorKind::Internal, "claim_lost", message));
+            };
+            let assignments = handed.take();
+            if !assignments.is_empty() {
+                return Ok(assignments);
+            }
+        }
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+        self.deps.status.report(reports).await
+    }
+
+    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+        let alive = self.deps.status.alive(worker.clone()).await?;
+        self.interests.alive(&worker, alive.interval);
+        Ok(alive)
+    }
+
+    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+        self.interests.leave(worker);
+        self.deps.status.leave(worker).await
+    }
+}
+
+fn shutting_down() -> ApiError {
+    let message = "the controller is shutting down";
+    ApiError::new(ErrorKind::Unavailable, "shutting_down", message)
+}

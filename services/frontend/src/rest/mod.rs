@@ -1,0 +1,94 @@
+//! REST `/v1` over any [`Frontend`].
+
+mod call;
+mod failure;
+mod gate;
+mod guard;
+mod health;
+mod limits;
+mod query;
+mod reply;
+mod routes;
+mod submit_all;
+mod target;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use bytes::Bytes;
+use dueline_api::{ApiError, ErrorKind, Frontend, Work};
+use dueline_ports::{Clock, Rng};
+
+pub(crate) use failure::{Failure, render};
+pub use health::Health;
+pub use limits::RestLimits;
+pub use routes::openapi;
+
+use gate::Gate;
+
+/// Renders the metrics of the process in the Prometheus text format.
+pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What the router works with.
+pub struct RouterDeps {
+    /// Answers clients.
+    pub frontend: Arc<dyn Frontend>,
+    /// Answers workers, where there is a controller.
+    pub work: Option<Arc<dyn Work>>,
+    /// Tells how the process is.
+    pub health: Arc<dyn Health>,
+    /// The time from which delays count.
+    pub clock: Arc<dyn Clock>,
+    /// Ids of tasks, names of writes, ids of requests.
+    pub rng: Arc<dyn Rng>,
+    /// The text of `/metrics`; without it there is none.
+    pub metrics: Option<MetricsText>,
+    /// Bounds.
+    pub limits: RestLimits,
+}
+
+/// What every route has at hand.
+pub(crate) struct App {
+    frontend: Arc<dyn Frontend>,
+    work: Option<Arc<dyn Work>>,
+    health: Arc<dyn Health>,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
+    metrics: Option<MetricsText>,
+    limits: RestLimits,
+    in_flight: Gate,
+    waiting: Gate,
+    openapi: Bytes,
+}
+
+impl App {
+    fn work(&self) -> Result<&dyn Work, ApiError> {
+        self.work.as_deref().ok_or_else(|| {
+            let message = "this server hands out no work; ask a controller";
+            ApiError::new(ErrorKind::NotFound, "no_work_here", message)
+        })
+    }
+}
+
+/// The routes of REST `/v1`, of health and of the description. It has a fallback of its own.
+pub fn router(deps: RouterDeps) -> Router {
+    let limits = deps.limits;
+    let app = Arc::new(App {
+        frontend: deps.frontend,
+        work: deps.work,
+        health: deps.health,
+        clock: deps.clock,
+        rng: deps.rng,
+        metrics: deps.metrics,
+        limits,
+        in_flight: Gate::new(limits.in_flight_max),
+        waiting: Gate::new(limits.waiting_max),
+        openapi: Bytes::from(openapi()),
+    });
+    let (routes, _) = routes::all().split_for_parts();
+    routes
+        .fallback(routes::unknown)
+        .method_not_allowed_fallback(routes::wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}

@@ -1,0 +1,91 @@
+//! `/v1/jobs/{job}/tasks:batch`
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use dueline_api::{
+    ApiError,
+    v1::{self, BatchItem, BatchResult, Problem, TaskSubmit},
+};
+use http::StatusCode;
+
+use super::super::{
+    App, Failure,
+    call::{Call, is_nothing, nothing},
+    query::Query,
+    reply::json,
+    submit_all::{Submit, is_delayed, submit_all},
+    target::OfJob,
+};
+
+/// After so many items another call gets its turn.
+const ITEMS_AT_ONCE: usize = 256;
+
+/// Submit up to 10 000 tasks
+///
+/// The body is a JSON array, or one task per line with the content type `application/x-ndjson`. Each item has a result
+/// of its own: one that is wrong does not touch the others.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/tasks:batch", tag = "tasks", operation_id = "submit_batch",
+    params(("job" = String, Path, description = "Name of the job")),
+    request_body(content(
+        (Vec<TaskSubmit> = "application/json"),
+        (TaskSubmit = "application/x-ndjson"),
+    )),
+    responses(
+        (status = 200, description = "A result per item", body = BatchResult),
+        (status = "default", description = "Failed as a whole", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    OfJob(job): OfJob,
+    request: Request,
+) -> Result<Response, Failure> {
+    Query::of(request.uri(), &[])?;
+    let call = Call::read_batch(&app, request).await?;
+    if is_nothing(&call.body) {
+        return Err(nothing("no_task").into());
+    }
+    let (body, ndjson) = (call.body.clone(), call.ndjson);
+    let items = v1::parse_items(&body, ndjson)?;
+    let now = app.clock.now();
+    let context = call.into_context(now);
+    let parse = |item: &[u8]| -> Result<Submit, ApiError> {
+        if is_nothing(item) {
+            return Err(nothing("no_task"));
+        }
+        let spec: TaskSubmit = v1::parse(item)?;
+        let delayed = is_delayed(&spec);
+        let task = spec.into_task(job.clone(), &context, || app.rng.task_id(now))?;
+        Ok(Submit::new(task, delayed))
+    };
+
+    let mut submits = Vec::with_capacity(items.len());
+    let mut results: Vec<Option<BatchItem>> = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        match parse(item) {
+            Ok(submit) => {
+                submits.push(submit);
+                results.push(None);
+            }
+            Err(error) => results.push(Some(BatchItem::new(index, Err(error)))),
+        }
+        if index % ITEMS_AT_ONCE == ITEMS_AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    if !submits.is_empty() {
+        let mut answers = submit_all(&app, submits).await.into_iter();
+        for (index, result) in results.iter_mut().enumerate() {
+            if result.is_none() {
+                *result = answers.next().map(|answer| BatchItem::new(index, answer));
+            }
+        }
+    }
+    let results = results.into_iter().flatten().collect();
+    Ok(json(StatusCode::OK, &BatchResult { results })?)
+}

@@ -1,0 +1,93 @@
+//! `/healthz`, `/readyz`, `/metrics`, `/openapi.json`
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use dueline_api::{ApiError, ErrorKind, v1::Problem};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::{App, Failure, reply::json};
+
+/// How the process is.
+#[derive(Serialize, ToSchema)]
+struct HealthView {
+    /// `ok`.
+    status: &'static str,
+    /// What an acknowledged write has survived.
+    durability: String,
+    /// Version of the program.
+    version: &'static str,
+}
+
+fn view(app: &App) -> HealthView {
+    HealthView {
+        status: "ok",
+        durability: app.health.durability(),
+        version: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+/// Whether the process lives
+#[utoipa::path(
+    get, path = "/healthz", tag = "server", operation_id = "healthz",
+    responses((status = 200, description = "It does", body = HealthView))
+)]
+pub(super) async fn alive(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &view(&app))?)
+}
+
+/// Whether calls can be served
+#[utoipa::path(
+    get, path = "/readyz", tag = "server", operation_id = "readyz",
+    responses(
+        (status = 200, description = "They can", body = HealthView),
+        (status = 503, description = "Not now", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    app.health.ready().await.map_err(|why| {
+        ApiError::new(
+            ErrorKind::Unavailable,
+            "not_ready",
+            format!("not ready: {why}"),
+        )
+    })?;
+    Ok(json(StatusCode::OK, &view(&app))?)
+}
+
+/// Metrics in the Prometheus text format
+#[utoipa::path(
+    get, path = "/metrics", tag = "server", operation_id = "metrics",
+    responses(
+        (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+    let render = app.metrics.as_ref().ok_or_else(|| {
+        let message = "this server keeps no metrics";
+        ApiError::new(ErrorKind::NotFound, "no_metrics", message)
+    })?;
+    let mut response = Response::new(render().into());
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
+    );
+    Ok(response)
+}
+
+/// This description
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "server", operation_id = "openapi",
+    responses((status = 200, description = "An OpenAPI document", content_type = "application/json"))
+)]
+pub(super) async fn description(State(app): State<Arc<App>>) -> Response {
+    let mut response = Response::new(app.openapi.clone().into());
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}

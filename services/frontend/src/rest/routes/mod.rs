@@ -1,0 +1,101 @@
+//! The routes, one file per resource, and their description.
+
+mod batch;
+mod health;
+mod jobs;
+mod reports;
+mod task;
+mod tasks;
+mod work;
+mod workers;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use dueline_api::{
+    ApiError, ErrorKind,
+    v1::{ExecConfig, HttpConfig, Problem},
+};
+use http::StatusCode;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{App, Failure, target::no_job};
+
+/// The head of the description.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Dueline",
+        description = "Hand in work, and it runs at the right time, at least once. Every failure is a problem \
+            document with `kind`, `reason` and `retryable`. Headers that any call may carry: `Dueline-Timeout-Ms` \
+            bounds its handling, `Dueline-Caller` says who calls, `traceparent` is kept with the tasks it submits, \
+            `X-Request-Id` comes back with a failure."
+    ),
+    components(schemas(Problem, ExecConfig, HttpConfig)),
+    tags(
+        (name = "jobs", description = "Named definitions that tasks belong to"),
+        (name = "tasks", description = "Units of work"),
+        (name = "work", description = "For workers: ask for work and report about it"),
+        (name = "server", description = "The server itself"),
+    )
+)]
+struct Description;
+
+/// All routes.
+pub(super) fn all() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(jobs::list))
+        .routes(routes!(jobs::put, jobs::get, jobs::delete))
+        .routes(routes!(jobs::pause))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::stats))
+        .routes(routes!(tasks::submit, tasks::list))
+        .routes(routes!(batch::submit))
+        .routes(routes!(task::get, task::modify))
+        .routes(routes!(task::cancel))
+        .routes(routes!(task::redrive))
+        .routes(routes!(work::next))
+        .routes(routes!(reports::start))
+        .routes(routes!(reports::heartbeat))
+        .routes(routes!(reports::checkpoint))
+        .routes(routes!(reports::complete))
+        .routes(routes!(reports::fail))
+        .routes(routes!(reports::abandon))
+        .routes(routes!(reports::trash))
+        .routes(routes!(reports::extend))
+        .routes(routes!(workers::alive, workers::list))
+        .routes(routes!(workers::leave))
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::description))
+}
+
+/// The description of REST `/v1` as an OpenAPI document, in pretty JSON.
+pub fn openapi() -> String {
+    let mut text = all()
+        .into_openapi()
+        .to_pretty_json()
+        .expect("a description made of types can be written");
+    text.push('\n');
+    text
+}
+
+/// No route has this path.
+pub(super) async fn unknown(request: Request) -> Failure {
+    let path = request.uri().path();
+    if path == "/v1/jobs/" || path.starts_with("/v1/jobs//") {
+        return no_job().into();
+    }
+    let path: String = path.chars().take(128).collect();
+    let message = format!("there is no route '{path}'");
+    ApiError::new(ErrorKind::NotFound, "unknown_route", message).into()
+}
+
+/// A route has this path, but not for this method.
+pub(super) async fn wrong_method(request: Request) -> Failure {
+    let message = format!("{} is not allowed here", request.method());
+    let error = ApiError::new(ErrorKind::Invalid, "method_not_allowed", message);
+    Failure::with_status(error, StatusCode::METHOD_NOT_ALLOWED)
+}

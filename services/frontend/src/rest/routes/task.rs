@@ -1,0 +1,121 @@
+//! `/v1/jobs/{job}/tasks/{id}`
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use dueline_api::v1::{CancelRequest, Problem, TaskChange, TaskView};
+use dueline_domain::Task;
+use http::{StatusCode, Uri};
+
+use super::super::{App, Failure, call::Call, query::Query, reply::json, target::OfTask};
+
+/// The answer that shows a task.
+async fn show(app: &App, task: &Task) -> Result<Response, Failure> {
+    let job = app.frontend.job(&task.job).await?;
+    Ok(json(StatusCode::OK, &TaskView::new(task, &job.policy)?)?)
+}
+
+/// Show a task
+///
+/// With `wait` the answer comes when the task has ended, or as it is when the wait is over.
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks/{id}", tag = "tasks", operation_id = "get_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most a minute"),
+    ),
+    responses(
+        (status = 200, description = "The task", body = TaskView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn get(
+    State(app): State<Arc<App>>,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let wait = Query::of(&uri, &["wait"])?.wait(app.limits.wait_max)?;
+    let task = app.frontend.task(&job, &id, wait).await?;
+    show(&app, &task).await
+}
+
+/// Reschedule or modify a task that nobody owns
+#[utoipa::path(
+    patch, path = "/v1/jobs/{job}/tasks/{id}", tag = "tasks", operation_id = "modify_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    request_body = TaskChange,
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn modify(
+    State(app): State<Arc<App>>,
+    OfTask(job, id): OfTask,
+    request: Request,
+) -> Result<Response, Failure> {
+    Query::of(request.uri(), &[])?;
+    let call = Call::read(&app, request).await?;
+    let change: TaskChange = call.object("no_change")?;
+    let change = change.into_modification(app.clock.now())?;
+    let task = app.frontend.modify(&job, &id, change).await?;
+    show(&app, &task).await
+}
+
+/// Cancel a task
+///
+/// One that a worker owns is left alone, unless `running` is `request`: then the worker is asked to stop.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/tasks/{id}/cancel", tag = "tasks", operation_id = "cancel_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    request_body = Option<CancelRequest>,
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn cancel(
+    State(app): State<Arc<App>>,
+    OfTask(job, id): OfTask,
+    request: Request,
+) -> Result<Response, Failure> {
+    Query::of(request.uri(), &[])?;
+    let call = Call::read(&app, request).await?;
+    let CancelRequest { running, reason } = call.optional()?;
+    let running = running.map(Into::into).unwrap_or_default();
+    let reason = reason.map(Arc::from);
+    let task = app.frontend.cancel(&job, &id, running, reason).await?;
+    show(&app, &task).await
+}
+
+/// Put a failed or trashed task back, with a fresh count of tries
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/tasks/{id}/redrive", tag = "tasks", operation_id = "redrive_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    responses(
+        (status = 200, description = "The task as it is now", body = TaskView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn redrive(
+    State(app): State<Arc<App>>,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    let task = app.frontend.redrive(&job, &id).await?;
+    show(&app, &task).await
+}

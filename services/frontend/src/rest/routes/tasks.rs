@@ -1,0 +1,134 @@
+//! `/v1/jobs/{job}/tasks`
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use dueline_api::{
+    ApiError, ErrorKind,
+    v1::{Problem, SubmittedView, TaskPage, TaskSubmit, TaskView},
+};
+use http::{HeaderValue, StatusCode, Uri, header};
+
+use super::super::{
+    App, Failure,
+    call::Call,
+    query::Query,
+    reply::json,
+    submit_all::{Submit, is_delayed, submit_all},
+    target::OfJob,
+};
+
+/// Submit a task
+///
+/// The answer means that it is stored durably. The same submit with the same `id` or `key` is one task, whose `delay_ms`
+/// counts from the first time. With `wait` the answer is the whole task, when it has ended or the wait is over.
+#[utoipa::path(
+    post, path = "/v1/jobs/{job}/tasks", tag = "tasks", operation_id = "submit_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most a minute"),
+    ),
+    request_body = TaskSubmit,
+    responses(
+        (status = 201, description = "Stored", body = SubmittedView),
+        (status = 200, description = "An equal submit had stored it before", body = SubmittedView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn submit(
+    State(app): State<Arc<App>>,
+    OfJob(job): OfJob,
+    request: Request,
+) -> Result<Response, Failure> {
+    let wait = Query::of(request.uri(), &["wait"])?.wait(app.limits.wait_max)?;
+    let call = Call::read(&app, request).await?;
+    let spec: TaskSubmit = call.object("no_task")?;
+    let now = app.clock.now();
+    let delayed = is_delayed(&spec);
+    let task = spec.into_task(job, &call.into_context(now), || app.rng.task_id(now))?;
+    let answer = submit_all(&app, vec![Submit::new(task, delayed)])
+        .await
+        .pop();
+    let submitted = answer.unwrap_or_else(|| {
+        let message = "the store gave no answer";
+        Err(ApiError::new(ErrorKind::Internal, "no_answer", message))
+    })?;
+
+    let status = if submitted.existed {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    let location = format!("/v1/jobs/{}/tasks/{}", submitted.job, submitted.id);
+    let mut response = if wait.is_some() {
+        let task = app
+            .frontend
+            .task(&submitted.job, &submitted.id, wait)
+            .await?;
+        let job = app.frontend.job(&submitted.job).await?;
+        json(status, &TaskView::new(&task, &job.policy)?)?
+    } else {
+        json(status, &SubmittedView::from(submitted))?
+    };
+    if let Ok(location) = HeaderValue::try_from(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// List the tasks of a job, newest first
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks", tag = "tasks", operation_id = "list_tasks",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("state" = Option<Vec<String>>, Query, description = "Only these states; repeated, or separated by commas"),
+        ("status" = Option<Vec<String>>, Query, description = "Only these: pending, running, succeeded, failed, cancelled"),
+        ("tag" = Option<String>, Query, description = "Only with this tag"),
+        ("name" = Option<String>, Query, description = "Only with this name"),
+        ("key" = Option<String>, Query, description = "Only with this idempotency key"),
+        ("due_from" = Option<String>, Query, description = "Only first due at or after this time"),
+        ("due_before" = Option<String>, Query, description = "Only first due before this time"),
+        ("limit" = Option<u32>, Query, description = "Most tasks on a page: 1 to 1000, 100 when absent"),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
+    ),
+    responses(
+        (status = 200, description = "A page", body = TaskPage),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    OfJob(name): OfJob,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    const KNOWN: [&str; 9] = [
+        "state",
+        "status",
+        "tag",
+        "name",
+        "key",
+        "due_from",
+        "due_before",
+        "limit",
+        "cursor",
+    ];
+    let query = Query::of(&uri, &KNOWN)?.list(name.clone())?;
+    let job = app.frontend.job(&name).await?;
+    let page = match query {
+        Some(query) => app.frontend.tasks(query).await?,
+        None => Default::default(),
+    };
+    let tasks: Result<Vec<TaskView>, ApiError> = page
+        .tasks
+        .iter()
+        .map(|task| TaskView::new(task, &job.policy))
+        .collect();
+    let page = TaskPage {
+        tasks: tasks?,
+        next: page.next.map(|next| next.to_string()),
+    };
+    Ok(json(StatusCode::OK, &page)?)
+}

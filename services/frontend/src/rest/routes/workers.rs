@@ -1,0 +1,73 @@
+//! `/v1/workers`
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use dueline_api::v1::{AliveView, Problem, WorkerList, WorkerRegistration};
+use http::{StatusCode, Uri};
+
+use super::super::{
+    App, Failure,
+    call::Call,
+    query::Query,
+    reply::{empty, json},
+    target::OfWorker,
+};
+
+/// Register a worker, or renew it
+#[utoipa::path(
+    post, path = "/v1/workers", tag = "work", operation_id = "register_worker",
+    request_body = WorkerRegistration,
+    responses(
+        (status = 200, description = "Registered; renew it as often as this says", body = AliveView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn alive(
+    State(app): State<Arc<App>>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let work = app.work()?;
+    Query::of(request.uri(), &[])?;
+    let call = Call::read(&app, request).await?;
+    let registration: WorkerRegistration = call.object("no_body")?;
+    let alive = work.alive(registration.try_into()?).await?;
+    Ok(json(StatusCode::OK, &AliveView::from(alive))?)
+}
+
+/// List the workers that are registered
+#[utoipa::path(
+    get, path = "/v1/workers", tag = "work", operation_id = "list_workers",
+    responses(
+        (status = 200, description = "The workers", body = WorkerList),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    let workers = app.frontend.workers().await?;
+    let workers = workers.into_iter().map(Into::into).collect();
+    Ok(json(StatusCode::OK, &WorkerList { workers })?)
+}
+
+/// Say that a worker is going: what it still owns is handed on at once
+#[utoipa::path(
+    delete, path = "/v1/workers/{id}", tag = "work", operation_id = "remove_worker",
+    params(("id" = String, Path, description = "Id of the worker")),
+    responses(
+        (status = 204, description = "Gone"),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn leave(
+    State(app): State<Arc<App>>,
+    OfWorker(id): OfWorker,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    app.work()?.leave(&id).await?;
+    Ok(empty())
+}
