@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use dueline_domain::Handler;
+use dueline_domain::{Handler, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ pub struct HandlerSpec {
     pub config: Option<Box<RawValue>>,
 }
 
-/// Settings of the handler `exec`: it runs a command on the executor's host, with the payload as its input.
+/// Settings of the handler `exec`: it runs a command on the executor's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecConfig {
@@ -32,18 +32,33 @@ pub struct ExecConfig {
     /// Environment variables to set.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Directory to run in.
+    /// Directory to run in; the executor's own when absent.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Exit codes that mean: try again.
+    /// Exit codes that are worth another try though they are not by default.
     #[serde(default)]
-    pub retriable_exit_codes: Option<Vec<i32>>,
-    /// Exit codes that mean: trying again is of no use.
+    pub retriable_exit_codes: Vec<u8>,
+    /// Exit codes that are not worth another try, besides the default ones.
     #[serde(default)]
-    pub fatal_exit_codes: Option<Vec<i32>>,
+    pub fatal_exit_codes: Vec<u8>,
     /// Most bytes of output kept as the result.
+    #[serde(default = "result_bytes_default")]
+    #[schema(default = result_bytes_default, maximum = 262144)]
+    pub result_max_bytes: usize,
+    /// How the command gets the task's input.
     #[serde(default)]
-    pub result_max_bytes: Option<u64>,
+    pub input: ExecInput,
+}
+
+/// How a command gets the task's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecInput {
+    /// On its standard input.
+    #[default]
+    Stdin,
+    /// Not at all.
+    None,
 }
 
 /// Settings of the handler `http`: it calls a URL with the payload as the body.
@@ -52,34 +67,71 @@ pub struct ExecConfig {
 pub struct HttpConfig {
     /// An `http` or `https` URL.
     pub url: String,
-    /// Method, `POST` when absent.
-    #[serde(default)]
-    pub method: Option<String>,
+    /// Method.
+    #[serde(default = "method_default")]
+    #[schema(default = method_default)]
+    pub method: String,
     /// Headers to send.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Longest time to connect.
-    #[serde(default)]
-    pub connect_timeout_ms: Option<u64>,
+    #[serde(default = "connect_timeout_default_ms")]
+    #[schema(default = connect_timeout_default_ms, minimum = 1)]
+    pub connect_timeout_ms: u32,
     /// Longest time for the whole call.
-    #[serde(default)]
-    pub timeout_ms: Option<u64>,
+    #[serde(default = "timeout_default_ms")]
+    #[schema(default = timeout_default_ms, minimum = 1)]
+    pub timeout_ms: u32,
     /// Most bytes of the answer kept as the result.
+    #[serde(default = "result_bytes_default")]
+    #[schema(default = result_bytes_default, maximum = 262144)]
+    pub result_max_bytes: usize,
+    /// Statuses that mean success, besides 200 to 299.
     #[serde(default)]
-    pub result_max_bytes: Option<u64>,
-    /// Statuses that mean success; 200 to 299 when absent.
+    pub success_statuses: Vec<u16>,
+    /// Statuses that mean that trying again is of no use, besides the default ones.
     #[serde(default)]
-    pub success_statuses: Option<Vec<u16>>,
-    /// Statuses that mean: trying again is of no use.
-    #[serde(default)]
-    pub fatal_statuses: Option<Vec<u16>>,
+    pub fatal_statuses: Vec<u16>,
 }
+
+const fn result_bytes_default() -> usize {
+    64 * 1024
+}
+
+fn method_default() -> String {
+    "POST".to_owned()
+}
+
+const fn connect_timeout_default_ms() -> u32 {
+    5_000
+}
+
+const fn timeout_default_ms() -> u32 {
+    30_000
+}
+
+/// Headers that belong to the connection, or that tell about the task.
+const CLOSED_HEADERS: [&str; 14] = [
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "trailers",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "idempotency-key",
+];
 
 impl ExecConfig {
     fn check(&self) -> Result<(), ApiError> {
-        match self.command.first() {
-            Some(program) if !program.is_empty() => {}
-            _ => return Err(wrong("command", "must name a program")),
+        if self.command.first().is_none_or(String::is_empty) {
+            return Err(wrong("command", "must name a program"));
         }
         if self.command.iter().any(|text| text.contains('\0')) {
             return Err(wrong("command", "may hold no NUL character"));
@@ -90,7 +142,19 @@ impl ExecConfig {
         if self.env.iter().any(bad) {
             return Err(wrong("env", "holds a name or value that cannot be set"));
         }
-        Ok(())
+        let fatal = &self.fatal_exit_codes;
+        if fatal.contains(&0) || self.retriable_exit_codes.contains(&0) {
+            return Err(wrong("fatal_exit_codes", "exit code 0 is success"));
+        }
+        if self
+            .retriable_exit_codes
+            .iter()
+            .any(|code| fatal.contains(code))
+        {
+            let message = "holds a code that is retriable too";
+            return Err(wrong("fatal_exit_codes", message));
+        }
+        check_result_max(self.result_max_bytes)
     }
 }
 
@@ -103,22 +167,25 @@ impl HttpConfig {
         if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
             return Err(wrong("url", "may hold no user name"));
         }
-        let method = self.method.as_deref().unwrap_or("POST");
-        if !["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"].contains(&method) {
-            let allowed = "must be GET, POST, PUT, PATCH, DELETE or HEAD";
-            return Err(wrong("method", allowed));
+        let method = http::Method::from_bytes(self.method.as_bytes());
+        if !method.is_ok_and(|method| method != http::Method::CONNECT) {
+            return Err(wrong("method", "is no method that can be used"));
         }
         for (name, value) in &self.headers {
-            let named = http::HeaderName::from_bytes(name.as_bytes()).is_ok();
-            if !named || http::HeaderValue::from_str(value).is_err() {
-                return Err(wrong("headers", format!("'{name}' cannot be sent")));
+            let header = http::HeaderName::from_bytes(name.as_bytes());
+            let open = header.is_ok_and(|header| {
+                let header = header.as_str();
+                !CLOSED_HEADERS.contains(&header) && !header.starts_with("dueline-")
+            });
+            if !open || http::HeaderValue::from_str(value).is_err() {
+                return Err(wrong("headers", format!("'{name}' cannot be set")));
             }
         }
         for (field, timeout) in [
             ("connect_timeout_ms", self.connect_timeout_ms),
             ("timeout_ms", self.timeout_ms),
         ] {
-            if timeout == Some(0) {
+            if timeout == 0 {
                 return Err(wrong(field, "must be longer than zero"));
             }
         }
@@ -126,13 +193,29 @@ impl HttpConfig {
             ("success_statuses", &self.success_statuses),
             ("fatal_statuses", &self.fatal_statuses),
         ] {
-            let mut statuses = statuses.iter().flatten();
-            if statuses.any(|status| !(100..600).contains(status)) {
-                return Err(wrong(field, "statuses lie between 100 and 599"));
+            if statuses.iter().any(|status| !(200..600).contains(status)) {
+                return Err(wrong(field, "final statuses lie between 200 and 599"));
             }
         }
-        Ok(())
+        let success = &self.success_statuses;
+        if self
+            .fatal_statuses
+            .iter()
+            .any(|status| success.contains(status))
+        {
+            let message = "holds a status that means success too";
+            return Err(wrong("fatal_statuses", message));
+        }
+        check_result_max(self.result_max_bytes)
     }
+}
+
+fn check_result_max(bytes: usize) -> Result<(), ApiError> {
+    let max = limits().payload_bytes_max;
+    if bytes > max {
+        return Err(wrong("result_max_bytes", format!("must be at most {max}")));
+    }
+    Ok(())
 }
 
 fn wrong(field: &str, message: impl std::fmt::Display) -> ApiError {
@@ -269,7 +352,7 @@ mod tests {
                 "handler.config.url",
             ),
             (
-                r#"{"kind": "http", "config": {"url": "http://x/", "method": "BREW"}}"#,
+                r#"{"kind": "http", "config": {"url": "http://x/", "method": "CONNECT"}}"#,
                 "invalid_handler",
                 "handler.config.method",
             ),
@@ -282,6 +365,21 @@ mod tests {
                 r#"{"kind": "http", "config": {"url": "http://x/", "fatal_statuses": [7]}}"#,
                 "invalid_handler",
                 "handler.config.fatal_statuses",
+            ),
+            (
+                r#"{"kind": "http", "config": {"url": "http://x/", "headers": {"Host": "y"}}}"#,
+                "invalid_handler",
+                "handler.config.headers",
+            ),
+            (
+                r#"{"kind": "exec", "config": {"command": ["a"], "fatal_exit_codes": [0]}}"#,
+                "invalid_handler",
+                "handler.config.fatal_exit_codes",
+            ),
+            (
+                r#"{"kind": "exec", "config": {"command": ["a"], "result_max_bytes": 262145}}"#,
+                "invalid_handler",
+                "handler.config.result_max_bytes",
             ),
         ] {
             assert_eq!(check(bad), Err((reason.into(), field.into())), "{bad}");

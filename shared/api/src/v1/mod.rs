@@ -24,7 +24,7 @@ mod worker;
 
 pub use assignment::{AssignmentView, WorkList};
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
-pub use handler::{ExecConfig, HandlerSpec, HttpConfig};
+pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpConfig};
 pub use job::{JobList, JobSpec, JobView, QuotaSpec};
 pub use json::{parse, parse_items};
 pub use problem::Problem;

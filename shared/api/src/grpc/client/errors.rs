@@ -24,7 +24,7 @@ pub(super) fn call_failed(status: &Status, effect: Effect) -> ApiError {
         return error;
     }
     if is_transport(status) {
-        return if effect == Effect::Reads && !is_before_sending(status) {
+        return if effect == Effect::Writes && !is_before_sending(status) {
             let text = format!("lost the connection to the server: {}", chain(status));
             new(ErrorKind::Deadline, "answer_lost", text).with_retry_after(RETRY_AFTER)
         } else {

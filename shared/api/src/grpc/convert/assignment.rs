@@ -58,7 +58,7 @@ impl From<Assignment> for proto::Assignment {
             heartbeat_increment_ms: bounds::millis(assignment.heartbeat_increment),
             run_timeout_ms: assignment.run_timeout.map(bounds::millis),
             start_first: assignment.start_first,
-            started_before: false,
+            started_before: assignment.started_before,
             trace: bounds::string_opt(assignment.trace),
         }
     }
@@ -86,7 +86,7 @@ impl TryFrom<proto::Assignment> for Assignment {
             heartbeat_increment: Duration::from_millis(assignment.heartbeat_increment_ms),
             run_timeout: assignment.run_timeout_ms.map(Duration::from_millis),
             start_first: assignment.start_first,
-            started_before: false,
+            started_before: assignment.started_before,
             trace: bounds::text_opt(assignment.trace),
         })
     }
