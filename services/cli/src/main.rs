@@ -1,2 +1,7 @@
 //! The `dueline` command line.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dueline_cli::run(std::env::args_os())
+}

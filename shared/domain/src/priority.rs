@@ -60,7 +60,9 @@ impl FromStr for Priority {
             return Ok(Self(*number));
         }
         let bad = || PriorityError(text.chars().take(64).collect());
-        name.parse().map_err(|_| bad()).and_then(Self::new)
+        // Not the name: there the sign of a negative number has become an underscore.
+        let number = text.trim().parse();
+        number.map_err(|_| bad()).and_then(Self::new)
     }
 }
 
@@ -118,6 +120,7 @@ mod tests {
         assert_eq!(Priority::default().to_string(), "normal");
         assert_eq!("Very-High".parse(), Priority::new(100).map_err(|e| e));
         assert_eq!("VERY_LOW".parse::<Priority>().unwrap().get(), -100);
+        assert_eq!("-5".parse(), Priority::new(-5));
         let urgent = "urgent".parse::<Priority>().unwrap_err().to_string();
         for (name, _) in Priority::LEVELS {
             assert!(urgent.contains(name), "{urgent}");

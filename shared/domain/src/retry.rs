@@ -91,11 +91,16 @@ impl Backoff {
 
     /// The wait after `failures` earlier failures (0 after the first).
     pub fn wait(&self, failures: u32, jitter: Jitter) -> Duration {
+        // Zero times an infinite growth is no number.
+        if self.initial.is_zero() {
+            return Duration::ZERO;
+        }
         let growth = self
             .multiplier
             .powi(i32::try_from(failures).unwrap_or(i32::MAX));
         let wait = (self.initial.as_secs_f64() * growth).min(self.max.as_secs_f64());
-        Duration::from_secs_f64(wait * (1.0 + self.jitter * jitter.get()))
+        let wait = wait * (1.0 + self.jitter * jitter.get());
+        Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX)
     }
 }
 

@@ -1,0 +1,7 @@
+//! Runs the consumer: finds what is due and hands it on. The same as `dueline serve --services consumer --no-worker`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dueline_cli::run_role(&["serve", "--services", "consumer", "--no-worker"])
+}

@@ -1,0 +1,7 @@
+//! Runs the frontend: takes jobs and tasks, answers questions. The same as `dueline serve --services frontend --no-worker`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dueline_cli::run_role(&["serve", "--services", "frontend", "--no-worker"])
+}

@@ -1,0 +1,7 @@
+//! Runs the status controller: keeps what workers report. The same as `dueline serve --services status-controller --no-worker`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    dueline_cli::run_role(&["serve", "--services", "status-controller", "--no-worker"])
+}

@@ -1,0 +1,27 @@
+//! `dueline completions`.
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::{
+    cli::{Cli, Context},
+    exit::{CliError, Exit},
+};
+
+/// Prints a completion script.
+#[derive(Debug, clap::Args)]
+pub struct Completions {
+    /// Shell to complete in
+    shell: Shell,
+}
+
+impl Completions {
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "dueline", &mut script);
+        context
+            .output
+            .line(String::from_utf8_lossy(&script).trim_end())?;
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,159 @@
+//! A small server on the loopback interface that takes deliveries and remembers them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderMap, StatusCode},
+    routing::post,
+};
+use bytes::Bytes;
+use dueline_domain::TaskId;
+use dueline_runtime::{Shutdown, TaskGroup};
+use tokio::net::TcpListener;
+
+/// The header by which the `http` handler names the task, so that a receiver can tell a repeated call.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Calls about one task.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls that were answered 503 on purpose.
+    pub refused: u32,
+    /// Bodies of calls that were accepted.
+    pub accepted: Vec<Bytes>,
+}
+
+/// Everything that was delivered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deliveries {
+    /// Calls by the task that their idempotency key names.
+    pub by_task: BTreeMap<TaskId, Calls>,
+    /// Calls whose idempotency key is missing or names no task.
+    pub unnamed: u32,
+}
+
+/// The running server.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    refused_once: BTreeSet<TaskId>,
+    deliveries: Mutex<Deliveries>,
+}
+
+impl Receiver {
+    /// Listens on a free port of the loopback interface until `shutdown` stops the work. The first call about each
+    /// task in `refused_once` is answered 503.
+    pub async fn start(
+        refused_once: BTreeSet<TaskId>,
+        group: &TaskGroup,
+        shutdown: Shutdown,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            refused_once,
+            deliveries: Mutex::default(),
+        });
+        let router = Router::new()
+            .route("/deliver", post(deliver))
+            .layer(DefaultBodyLimit::max(
+                dueline_domain::limits().payload_bytes_max,
+            ))
+            .with_state(shared.clone());
+        let stopped = async move { shutdown.work_stopped().await };
+        group.spawn("demo receiver", async move {
+            axum::serve(listener, router)
+                .with_graceful_shutdown(stopped)
+                .await
+        });
+        Ok(Self { address, shared })
+    }
+
+    /// Where deliveries go.
+    pub fn url(&self) -> String {
+        format!("http://{}/deliver", self.address)
+    }
+
+    /// What was delivered so far.
+    pub fn deliveries(&self) -> Deliveries {
+        self.shared.deliveries().clone()
+    }
+}
+
+impl Shared {
+    fn deliveries(&self) -> MutexGuard<'_, Deliveries> {
+        self.deliveries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn deliver(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let key = headers
+        .get(IDEMPOTENCY_KEY)
+        .and_then(|key| key.to_str().ok());
+    let mut deliveries = shared.deliveries();
+    let Some(id) = key.and_then(|key| TaskId::parse(key).ok()) else {
+        deliveries.unnamed += 1;
+        return StatusCode::BAD_REQUEST;
+    };
+    let calls = deliveries.by_task.entry(id).or_default();
+    if calls.refused == 0 && calls.accepted.is_empty() && shared.refused_once.contains(&id) {
+        calls.refused += 1;
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    calls.accepted.push(body);
+    StatusCode::NO_CONTENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn call(url: &str, key: Option<&str>) -> u16 {
+        let client = crate::client::http(url, std::time::Duration::from_secs(10)).unwrap();
+        let mut request = client.post(url).body("facts");
+        if let Some(key) = key {
+            request = request.header(IDEMPOTENCY_KEY, key);
+        }
+        request.send().await.unwrap().status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn marked_tasks_are_refused_once_and_every_accepted_call_is_remembered() {
+        let (group, shutdown) = (TaskGroup::new(), Shutdown::new());
+        let (plain, marked) = (TaskId::from_bytes([1; 16]), TaskId::from_bytes([2; 16]));
+        let receiver = Receiver::start([marked].into(), &group, shutdown.clone())
+            .await
+            .unwrap();
+        let url = receiver.url();
+        assert_eq!(call(&url, Some(&plain.to_string())).await, 204);
+        assert_eq!(call(&url, Some(&marked.to_string())).await, 503);
+        assert_eq!(call(&url, Some(&marked.to_string())).await, 204);
+        assert_eq!(call(&url, None).await, 400);
+        let deliveries = receiver.deliveries();
+        let body = Bytes::from_static(b"facts");
+        let calls = |refused| Calls {
+            refused,
+            accepted: vec![body.clone()],
+        };
+        assert_eq!(
+            deliveries.by_task,
+            [(plain, calls(0)), (marked, calls(1))].into()
+        );
+        assert_eq!(deliveries.unnamed, 1);
+        shutdown.stop_work();
+        assert_eq!(group.wait().await, Ok(()));
+    }
+}

@@ -1,0 +1,348 @@
+//! `dueline job apply`.
+
+use std::{fs, io, io::Read as _, path::Path, time::Duration};
+
+use dueline_api::v1::{JobView, RetriesMax};
+use dueline_domain::JobName;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    cli::Context,
+    client::Body,
+    commands::payload::unreadable,
+    exit::{CliError, Exit},
+    units::{millis, parse_duration},
+};
+
+/// Creates a job or replaces its definition. Flags win over the file.
+#[derive(Debug, clap::Args)]
+pub struct Apply {
+    /// A file that holds the definition as JSON or TOML (its name has a '.' or '/'), - for standard input, or the
+    /// name of a job that the flags define
+    #[arg(value_name = "FILE|-|NAME")]
+    target: String,
+
+    /// Name of the job, instead of the file's `name`
+    #[arg(long)]
+    name: Option<JobName>,
+
+    /// What runs its tasks: worker, exec, http or noop
+    #[arg(long, value_name = "KIND")]
+    handler: Option<String>,
+
+    /// Shell command that the exec handler runs with the payload as its input
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["url", "handler_config"])]
+    command: Option<String>,
+
+    /// URL that the http handler calls with the payload as the body
+    #[arg(long, conflicts_with = "handler_config")]
+    url: Option<String>,
+
+    /// Method of the http handler [default: POST]
+    #[arg(long, requires = "url")]
+    method: Option<String>,
+
+    /// Settings of the handler as a JSON object
+    #[arg(long, value_name = "JSON", requires = "handler")]
+    handler_config: Option<String>,
+
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    info: Option<String>,
+
+    /// Runs after the first: a number or `unlimited`
+    #[arg(long, value_name = "N", value_parser = parse_retries)]
+    retries: Option<RetriesMax>,
+
+    /// Longest run
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+
+    /// A run is lost when nothing was heard of its worker for this long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    heartbeat_timeout: Option<Duration>,
+
+    /// After this a claimed task that was not begun is handed on again
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    claim_timeout: Option<Duration>,
+
+    /// After this an enqueued task is handed on again
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    enqueue_timeout: Option<Duration>,
+
+    /// How long finished tasks are kept
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    retention: Option<Duration>,
+
+    /// Most tasks handed on per second
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+
+    /// How many may be handed on at once after a pause
+    #[arg(long, value_name = "N", requires = "rate")]
+    burst: Option<u32>,
+}
+
+fn parse_retries(text: &str) -> Result<RetriesMax, String> {
+    if text == "unlimited" {
+        return Ok(RetriesMax::Unlimited);
+    }
+    text.parse()
+        .map(RetriesMax::Limited)
+        .map_err(|_| "give a number or `unlimited`".into())
+}
+
+impl Apply {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let (name, spec) = self.spec()?;
+        let path = ["jobs", name.as_str()];
+        let answer = context
+            .client()?
+            .send(Method::PUT, &path, Body::json(&spec)?)
+            .await?;
+        context.output.show(&answer, context.now(), |_| {
+            let job: JobView = answer.read()?;
+            Ok(format!(
+                "job {} applied (handler {})",
+                job.name, job.handler.kind
+            ))
+        })?;
+        Ok(Exit::Ok)
+    }
+
+    /// The name and the body to send.
+    fn spec(self) -> Result<(JobName, Value), CliError> {
+        let is_file = self.target == "-" || self.target.contains(['.', '/', '\\']);
+        let (mut named, mut spec) = (None, Map::new());
+        if is_file {
+            spec = read(&self.target)?;
+            named = spec.remove("name");
+        } else {
+            named.replace(Value::String(self.target.clone()));
+        }
+        let named = match (&self.name, named) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(Value::String(name))) => name,
+            (None, Some(_)) => return Err(CliError::invalid("the job's `name` must be a text")),
+            (None, None) => {
+                let message = format!("{} names no job", self.target);
+                let hint = "add a field `name`, or give --name";
+                return Err(CliError::invalid(message).with_hint(hint));
+            }
+        };
+        let name = JobName::parse(&named).map_err(|error| CliError::invalid(error.to_string()))?;
+        self.put_flags(&mut spec)?;
+        Ok((name, Value::Object(spec)))
+    }
+
+    fn put_flags(self, spec: &mut Map<String, Value>) -> Result<(), CliError> {
+        let ms = |duration: Option<Duration>| duration.map(|duration| json!(millis(duration)));
+        let quota = self.rate.map(|rate| {
+            let mut quota = Map::from_iter([("rate_per_s".to_owned(), json!(rate))]);
+            quota.extend(self.burst.map(|burst| ("burst".to_owned(), json!(burst))));
+            Value::Object(quota)
+        });
+        let fields = [
+            ("info", self.info.as_ref().map(|info| json!(info))),
+            ("retries_max", self.retries.map(|retries| json!(retries))),
+            ("run_timeout_ms", ms(self.timeout)),
+            ("heartbeat_timeout_ms", ms(self.heartbeat_timeout)),
+            ("claim_timeout_ms", ms(self.claim_timeout)),
+            ("enqueue_timeout_ms", ms(self.enqueue_timeout)),
+            ("retention_ms", ms(self.retention)),
+            ("quota", quota),
+            ("handler", self.handler_spec()?),
+        ];
+        spec.extend(
+            fields
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?))),
+        );
+        Ok(())
+    }
+
+    fn handler_spec(self) -> Result<Option<Value>, CliError> {
+        let (implied, config) = match (self.command, self.url, self.handler_config) {
+            (Some(command), _, _) => ("exec", Some(json!({ "command": ["sh", "-c", command] }))),
+            (None, Some(url), _) => {
+                let method = self.method.unwrap_or_else(|| "POST".into());
+                ("http", Some(json!({ "url": url, "method": method })))
+            }
+            (None, None, Some(text)) => {
+                let config = serde_json::from_str(&text).map_err(|error| {
+                    CliError::invalid(format!("--handler-config is not JSON: {error}"))
+                })?;
+                ("", Some(config))
+            }
+            (None, None, None) => ("", None),
+        };
+        let kind = match self.handler {
+            Some(kind) if !implied.is_empty() && kind != implied => {
+                let message = format!("--command belongs to exec and --url to http, not to {kind}");
+                return Err(CliError::invalid(message));
+            }
+            Some(kind) => kind,
+            None if implied.is_empty() => return Ok(None),
+            None => implied.to_owned(),
+        };
+        let mut handler = Map::from_iter([("kind".to_owned(), json!(kind))]);
+        handler.extend(config.map(|config| ("config".to_owned(), config)));
+        Ok(Some(Value::Object(handler)))
+    }
+}
+
+/// Fields that `job get` tells and that no definition holds, so that its answer can be edited and applied.
+const TOLD_ONLY: [&str; 6] = [
+    "id",
+    "status",
+    "created_at",
+    "created_by",
+    "changed_at",
+    "frequency",
+];
+
+fn read(target: &str) -> Result<Map<String, Value>, CliError> {
+    let mut text = String::new();
+    let is_stdin = target == "-";
+    if is_stdin {
+        io::stdin().lock().read_to_string(&mut text)
+    } else {
+        fs::read_to_string(target).map(|content| {
+            text = content;
+            text.len()
+        })
+    }
+    .map_err(|error| unreadable(if is_stdin { "standard input" } else { target }, &error))?;
+    let is_toml = Path::new(target)
+        .extension()
+        .is_some_and(|extension| extension == "toml");
+    let wrong = |error: &dyn std::fmt::Display| {
+        CliError::invalid(format!("{target} is no definition of a job: {error}"))
+    };
+    let parsed: Value = if is_toml {
+        toml::from_str(&text).map_err(|error| wrong(&error))?
+    } else {
+        serde_json::from_str(&text).map_err(|error| wrong(&error))?
+    };
+    let Value::Object(mut spec) = parsed else {
+        return Err(wrong(&"expected an object"));
+    };
+    if spec.contains_key("created_at") {
+        spec.retain(|field, _| !TOLD_ONLY.contains(&field.as_str()));
+    }
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use dueline_api::v1::JobSpec;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        apply: Apply,
+    }
+
+    fn spec(words: &[&str]) -> Result<(JobName, Value), CliError> {
+        let words = std::iter::once("apply").chain(words.iter().copied());
+        Line::try_parse_from(words).unwrap().apply.spec()
+    }
+
+    /// The server takes what is sent.
+    #[track_caller]
+    fn is_accepted(name: &JobName, spec: &Value) {
+        let text = spec.to_string();
+        let spec: JobSpec = dueline_api::v1::parse(text.as_bytes()).unwrap();
+        spec.into_job(name.clone(), None).unwrap();
+    }
+
+    #[test]
+    fn flags_define_a_job() {
+        let words = [
+            "mail",
+            "--command",
+            "cat | mail",
+            "--retries",
+            "unlimited",
+            "--timeout",
+            "30s",
+            "--rate",
+            "2.5",
+            "--burst",
+            "9",
+            "--info",
+            "sends mail",
+            "--heartbeat-timeout",
+            "9s",
+        ];
+        let (name, spec) = spec(&words).unwrap();
+        assert_eq!(name.as_str(), "mail");
+        let wanted = json!({
+            "info": "sends mail",
+            "handler": { "kind": "exec", "config": { "command": ["sh", "-c", "cat | mail"] } },
+            "retries_max": "unlimited",
+            "run_timeout_ms": 30_000,
+            "heartbeat_timeout_ms": 9_000,
+            "quota": { "rate_per_s": 2.5, "burst": 9 },
+        });
+        assert_eq!(spec, wanted);
+        is_accepted(&name, &spec);
+    }
+
+    #[test]
+    fn a_url_means_the_http_handler_and_a_bare_name_a_worker() {
+        let (name, spec_of_url) = spec(&["hook", "--url", "http://x/y"]).unwrap();
+        assert_eq!(spec_of_url["handler"]["kind"], "http");
+        is_accepted(&name, &spec_of_url);
+        let (name, bare) = spec(&["hook"]).unwrap();
+        assert_eq!(bare, json!({}));
+        is_accepted(&name, &bare);
+        assert!(spec(&["hook", "--handler", "exec", "--url", "http://x/y"]).is_err());
+    }
+
+    #[test]
+    fn a_file_in_json_or_toml_defines_a_job_and_flags_win_over_it() {
+        let home = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let path = home.path().join(file);
+            fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
+        let json = write("j.json", r#"{"name": "a", "info": "x", "retries_max": 1}"#);
+        let toml = write("j.toml", "name = \"b\"\n[handler]\nkind = \"noop\"\n");
+        let (name, of_json) = spec(&[&json, "--retries", "7"]).unwrap();
+        assert_eq!(
+            (name.as_str(), &of_json),
+            ("a", &json!({ "info": "x", "retries_max": 7 }))
+        );
+        let (name, of_toml) = spec(&[&toml, "--name", "c"]).unwrap();
+        assert_eq!(name.as_str(), "c");
+        is_accepted(&name, &of_toml);
+        let nameless = write("n.json", "{}");
+        assert!(
+            spec(&[&nameless])
+                .unwrap_err()
+                .to_string()
+                .contains("names no job")
+        );
+        assert!(spec(&["./no-such-file"]).is_err());
+    }
+
+    #[test]
+    fn what_get_told_can_be_applied_again() {
+        let home = tempfile::tempdir().unwrap();
+        let (name, sent) = spec(&["mail", "--command", "true", "--info", "x"]).unwrap();
+        let sent: JobSpec = serde_json::from_value(sent).unwrap();
+        let job = sent.into_job(name, None).unwrap();
+        let told = serde_json::to_string(&JobView::try_from(&job).unwrap()).unwrap();
+        let path = home.path().join("told.json");
+        fs::write(&path, told).unwrap();
+        let (name, again) = spec(&[path.to_str().unwrap()]).unwrap();
+        assert_eq!(name.as_str(), "mail");
+        is_accepted(&name, &again);
+    }
+}

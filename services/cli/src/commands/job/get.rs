@@ -1,0 +1,101 @@
+//! `dueline job get`.
+
+use std::time::Duration;
+
+use comfy_table::Cell;
+use dueline_api::v1::{BackoffSpec, JobView, RetriesMax};
+use dueline_domain::JobName;
+
+use crate::{
+    cli::Context,
+    exit::{CliError, Exit},
+    output::{self, Style, clean},
+    units,
+};
+
+/// Shows a job.
+#[derive(Debug, clap::Args)]
+pub struct Get {
+    /// Name of the job
+    job: JobName,
+}
+
+impl Get {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let answer = context
+            .client()?
+            .get(&["jobs", self.job.as_str()], &[])
+            .await?;
+        context.output.show(&answer, context.now(), |style| {
+            Ok(tell(style, &answer.read()?))
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn tell(style: &Style, job: &JobView) -> String {
+    let ms = |ms: u64| Cell::new(units::span(Duration::from_millis(ms)));
+    let or_none = |millis: Option<u64>, none: &str| millis.map_or_else(|| Cell::new(none), ms);
+    let config = job
+        .handler
+        .config
+        .as_ref()
+        .map_or("{}", |config| config.get());
+    let created = format!("{} by {}", style.when(job.created_at), who(&job.created_by));
+    let standard = job.backoff.standard.unwrap_or_default();
+    output::text(&style.pairs(&[
+        ("job", Cell::new(&job.name)),
+        ("info", Cell::new(clean(&job.info))),
+        ("status", Cell::new(clean(&job.status))),
+        ("handler", Cell::new(clean(&job.handler.kind))),
+        ("settings", Cell::new(clean(config))),
+        ("retries", Cell::new(retries(job.retries_max))),
+        ("backoff", Cell::new(backoff(&standard))),
+        ("quota", Cell::new(quota(job))),
+        ("enqueue timeout", ms(job.enqueue_timeout_ms)),
+        ("claim timeout", ms(job.claim_timeout_ms)),
+        ("heartbeat timeout", ms(job.heartbeat_timeout_ms)),
+        ("longest run", or_none(job.run_timeout_ms, "no limit")),
+        (
+            "keeps finished tasks",
+            or_none(job.retention_ms, "for ever"),
+        ),
+        ("created", Cell::new(created)),
+        ("changed", Cell::new(style.when(job.changed_at))),
+    ]))
+}
+
+/// Runs after the first in words.
+pub(super) fn retries(retries: RetriesMax) -> String {
+    match retries {
+        RetriesMax::Limited(max) => max.to_string(),
+        RetriesMax::Unlimited => "unlimited".into(),
+    }
+}
+
+/// A quota in words.
+pub(super) fn quota(job: &JobView) -> String {
+    match (job.quota.rate_per_s, job.quota.burst) {
+        (None, _) => "none".into(),
+        (Some(rate), None) => format!("{rate}/s"),
+        (Some(rate), Some(burst)) => format!("{rate}/s, {burst} at once"),
+    }
+}
+
+fn backoff(spec: &BackoffSpec) -> String {
+    let ms = |ms: Option<u64>| units::span(Duration::from_millis(ms.unwrap_or_default()));
+    let multiplier = spec.multiplier.unwrap_or(1.0);
+    format!(
+        "{}, then × {multiplier} up to {}",
+        ms(spec.initial_ms),
+        ms(spec.max_ms)
+    )
+}
+
+fn who(name: &str) -> String {
+    if name.is_empty() {
+        "nobody in particular".into()
+    } else {
+        clean(name).into_owned()
+    }
+}

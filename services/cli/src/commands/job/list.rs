@@ -1,0 +1,50 @@
+//! `dueline job list`.
+
+use comfy_table::{Cell, Color};
+use dueline_api::v1::{JobList, JobView};
+
+use super::get::{quota, retries};
+use crate::{
+    cli::Context,
+    exit::{CliError, Exit},
+    output::{self, Style, clean, short},
+};
+
+/// Lists all jobs.
+#[derive(Debug, clap::Args)]
+pub struct List {}
+
+impl List {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let answer = context.client()?.get(&["jobs"], &[]).await?;
+        context.output.show(&answer, context.now(), |style| {
+            Ok(tell(style, &answer.read::<JobList>()?.jobs))
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn tell(style: &Style, jobs: &[JobView]) -> String {
+    if jobs.is_empty() {
+        return "there are no jobs; `dueline job apply` makes one".into();
+    }
+    let mut table = style.table(&[
+        "JOB", "HANDLER", "STATUS", "RETRIES", "QUOTA", "CHANGED", "INFO",
+    ]);
+    for job in jobs {
+        let status = match job.status.as_str() {
+            "paused" => style.coloured("paused", Color::Yellow),
+            other => Cell::new(clean(other)),
+        };
+        table.add_row([
+            Cell::new(&job.name),
+            Cell::new(clean(&job.handler.kind)),
+            status,
+            Cell::new(retries(job.retries_max)),
+            Cell::new(quota(job)),
+            Cell::new(style.when(job.changed_at)),
+            Cell::new(short(&job.info, 60)),
+        ]);
+    }
+    output::text(&table)
+}

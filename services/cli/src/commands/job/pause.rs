@@ -1,0 +1,53 @@
+//! `dueline job pause` and `dueline job resume`.
+
+use dueline_domain::JobName;
+use reqwest::Method;
+
+use crate::{
+    cli::Context,
+    client::Body,
+    exit::{CliError, Exit},
+};
+
+/// Pauses a job.
+#[derive(Debug, clap::Args)]
+pub struct Pause {
+    /// Name of the job
+    job: JobName,
+}
+
+/// Resumes a job.
+#[derive(Debug, clap::Args)]
+pub struct Resume {
+    /// Name of the job
+    job: JobName,
+}
+
+impl Pause {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        switch(context, &self.job, "pause", "paused").await
+    }
+}
+
+impl Resume {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        switch(context, &self.job, "resume", "resumed").await
+    }
+}
+
+async fn switch(
+    context: &Context,
+    job: &JobName,
+    verb: &str,
+    done: &str,
+) -> Result<Exit, CliError> {
+    let path = ["jobs", job.as_str(), verb];
+    let answer = context
+        .client()?
+        .send(Method::POST, &path, Body::Empty)
+        .await?;
+    context
+        .output
+        .show(&answer, context.now(), |_| Ok(format!("job {job} {done}")))?;
+    Ok(Exit::Ok)
+}

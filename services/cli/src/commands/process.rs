@@ -1,0 +1,166 @@
+//! What the commands have in common that stay until they are stopped.
+
+use std::time::Duration;
+
+use dueline_all_in_one::{NodeConfig, WorkerConfig};
+use dueline_api::ErrorKind;
+use dueline_executor::{BuiltIn, HttpSettings, Registry};
+use dueline_runtime::{
+    Metrics, ServiceError, TaskGroup, TelemetryGuard, incarnation,
+    config::{ConfigArgs, Settings},
+    telemetry,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::{CliError, Exit};
+
+/// Settings that hold, with logging and metrics on.
+pub(crate) struct Prepared {
+    pub(crate) settings: Settings,
+    pub(crate) metrics: Metrics,
+    _telemetry: TelemetryGuard,
+}
+
+/// Loads the settings, or prints them (`None`) when that was asked for.
+pub(crate) fn prepare(args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
+    let loaded = args.load().map_err(config_error)?;
+    if args.print_config {
+        print!("{}", loaded.to_toml());
+        return Ok(None);
+    }
+    let loaded = loaded.checked().map_err(config_error)?;
+    let guard = telemetry::init(&loaded.settings.log)
+        .map_err(|error| CliError::invalid(chain(&error)))?;
+    for note in &loaded.notes {
+        tracing::warn!("{note}");
+    }
+    Ok(Some(Prepared {
+        settings: loaded.settings,
+        metrics: Metrics::install(),
+        _telemetry: guard,
+    }))
+}
+
+fn config_error(error: dueline_runtime::config::ConfigError) -> CliError {
+    CliError::new(ErrorKind::Invalid, "config", chain(&error))
+}
+
+/// An error with everything that caused it, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Something did not start.
+pub(crate) fn start_error(error: &dueline_all_in_one::StartError) -> CliError {
+    CliError::new(ErrorKind::Unavailable, "start", chain(error))
+}
+
+/// The executor that the settings describe.
+pub(crate) fn worker(settings: &Settings, embedded: bool) -> Result<WorkerConfig, CliError> {
+    let wanted = &settings.worker;
+    let has = |kind: &str| wanted.handlers.iter().any(|handler| handler == kind);
+    let registry = Registry::built_in(BuiltIn {
+        exec: has("exec"),
+        http: has("http").then_some(HttpSettings {
+            allow_private: wanted.http_allow_private,
+        }),
+        noop: has("noop"),
+    });
+    let name = if wanted.name.is_empty() { host_name() } else { wanted.name.clone() };
+    let executor = dueline_executor::Config {
+        concurrency: wanted.concurrency,
+        concurrency_min: (wanted.concurrency_min > 0).then_some(wanted.concurrency_min),
+        embedded,
+        heartbeat_interval: wanted.heartbeat_interval(),
+        kill_grace: wanted.kill_grace(),
+        ..dueline_executor::Config::new(name, incarnation())
+    };
+    executor
+        .check()
+        .map_err(|error| CliError::new(ErrorKind::Invalid, "config", chain(&error)))?;
+    Ok(WorkerConfig { executor, registry })
+}
+
+/// The name of this host, as far as a worker's name can carry it.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let name: String = name
+        .trim()
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(64)
+        .collect();
+    if name.is_empty() { "worker".into() } else { name }
+}
+
+/// The services that the settings describe, without workers.
+pub(crate) fn node(prepared: &Prepared) -> NodeConfig {
+    let settings = &prepared.settings;
+    let metrics = prepared.metrics.clone();
+    let mut node = NodeConfig::embedded(settings.store_uri());
+    node.queue.clone_from(&settings.queue);
+    node.listen = Some(settings.server.listen);
+    node.consumer.poll_period = settings.scheduler.poll_period();
+    node.status.interval = settings.worker.heartbeat_interval();
+    node.metrics = Some(std::sync::Arc::new(move || metrics.render()));
+    node
+}
+
+/// Waits for SIGINT or SIGTERM (then `Ok`), or until `failed` tells of a failure.
+pub(crate) async fn until_stopped(
+    failed: impl Future<Output = ServiceError>,
+) -> Result<(), CliError> {
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    tokio::select! {
+        biased;
+        error = failed => Err(service_error(&error)),
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+/// Stops in order; a second signal ends the process at once.
+pub(crate) async fn stop(
+    grace: Duration,
+    stopped: impl Future<Output = Result<(), ServiceError>>,
+) -> Result<Exit, CliError> {
+    eprintln!(
+        "stopping: running tasks have {} s to end, a second signal ends at once",
+        grace.as_secs()
+    );
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        biased;
+        ended = stopped => ended.map_err(|error| service_error(&error)).map(|()| Exit::Ok),
+        _ = interrupt.recv() => Ok(Exit::Internal),
+    }
+}
+
+fn service_error(error: &ServiceError) -> CliError {
+    CliError::new(ErrorKind::Internal, "service_failed", error.to_string())
+        .with_hint("the log above says what went wrong")
+}
+
+/// Keeps the metrics' memory bounded while nobody reads them.
+pub(crate) fn upkeep(metrics: Metrics) -> TaskGroup {
+    let group = TaskGroup::new();
+    group.spawn_infallible("metrics upkeep", async move {
+        let mut ticks = tokio::time::interval(Duration::from_secs(5));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            metrics.upkeep();
+        }
+    });
+    group
+}

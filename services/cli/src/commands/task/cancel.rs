@@ -1,0 +1,62 @@
+//! `dueline task cancel`.
+
+use dueline_api::v1::{CancelRequest, RunningSpec, TaskView};
+use reqwest::Method;
+
+use crate::{
+    cli::Context,
+    client::Body,
+    commands::reference::TaskReference,
+    exit::{CliError, Exit},
+};
+
+/// Stops a task.
+#[derive(Debug, clap::Args)]
+pub struct Cancel {
+    /// The task
+    #[arg(value_name = "JOB/ID")]
+    task: TaskReference,
+
+    /// Ask the worker to stop when the task runs already; without it that is a conflict
+    #[arg(long)]
+    running: bool,
+
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Cancel {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let id = self.task.id.to_string();
+        let path = ["jobs", self.task.job.as_str(), "tasks", &id, "cancel"];
+        let running = if self.running {
+            RunningSpec::Request
+        } else {
+            RunningSpec::Refuse
+        };
+        let request = CancelRequest {
+            running: Some(running),
+            reason: self.reason,
+        };
+        let client = context.client()?;
+        let answer = client
+            .send(Method::POST, &path, Body::json(&request)?)
+            .await;
+        let answer = answer.map_err(|error| match error.state() {
+            Some(state) if state.is_owned() && !self.running => {
+                error.with_hint("--running asks its worker to stop")
+            }
+            _ => error,
+        })?;
+        context.output.show(&answer, context.now(), |_| {
+            let task: TaskView = answer.read()?;
+            Ok(if task.cancel_requested && !task.state.is_final() {
+                format!("task {} was asked to stop", self.task)
+            } else {
+                format!("task {} is {}", self.task, task.state)
+            })
+        })?;
+        Ok(Exit::Ok)
+    }
+}

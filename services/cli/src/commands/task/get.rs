@@ -1,0 +1,165 @@
+//! `dueline task get`.
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use comfy_table::{Cell, Color};
+use dueline_api::v1::{RetriesMax, RunView, TaskView, Time};
+use serde_json::value::RawValue;
+
+use crate::{
+    cli::Context,
+    commands::reference::TaskReference,
+    exit::{CliError, Exit},
+    output::{self, Style, clean, short},
+    units,
+};
+
+/// Shows a task.
+#[derive(Debug, clap::Args)]
+pub struct Get {
+    /// The task
+    #[arg(value_name = "JOB/ID")]
+    task: TaskReference,
+}
+
+impl Get {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let id = self.task.id.to_string();
+        let path = ["jobs", self.task.job.as_str(), "tasks", &id];
+        let answer = context.client()?.get(&path, &[]).await?;
+        context.output.show(&answer, context.now(), |style| {
+            Ok(tell(style, &answer.read()?))
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Everything worth reading about a task.
+pub(super) fn tell(style: &Style, task: &TaskView) -> String {
+    let when = |at: Option<Time>| at.map(|at| Cell::new(format!("{at} ({})", style.when(at))));
+    let text = |text: &Option<String>| text.as_deref().map(|text| Cell::new(clean(text)));
+    let tags = (!task.tags.is_empty()).then(|| Cell::new(clean(&task.tags.join(", "))));
+    let details = (task.details.get() != "{}").then(|| Cell::new(clean(task.details.get())));
+    let weight = (task.weight != 1).then(|| Cell::new(task.weight));
+    let owner = task
+        .owner
+        .as_ref()
+        .map(|owner| Cell::new(clean(owner.as_str())));
+    let cancel = task
+        .cancel_requested
+        .then(|| style.coloured("asked to stop", Color::Yellow));
+    let tries = match task.retries_max {
+        RetriesMax::Limited(max) => format!("{} of {}", task.tries, u64::from(max) + 1),
+        RetriesMax::Unlimited => format!("{} of any number", task.tries),
+    };
+    let losses =
+        (task.losses > 0).then(|| Cell::new(format!("{} of {}", task.losses, task.losses_max)));
+    let rows = [
+        ("task", Some(Cell::new(format!("{}/{}", task.job, task.id)))),
+        ("state", Some(style.state(task.state))),
+        ("stop", cancel),
+        ("name", text(&task.name)),
+        ("key", text(&task.key)),
+        ("tags", tags),
+        ("details", details),
+        ("priority", Some(Cell::new(priority(task)))),
+        ("weight", weight),
+        ("tries", Some(Cell::new(tries))),
+        ("lost claims", losses),
+        ("submitted", when(Some(task.created_at))),
+        ("by", text(&task.created_by)),
+        ("due", when(Some(task.run_at))),
+        ("next look", when(task.trigger_at)),
+        ("started", when(task.started_at)),
+        ("ended", when(task.finished_at)),
+        ("owner", owner),
+        ("last heartbeat", when(task.heartbeat_at)),
+        (
+            "payload",
+            value(task.payload.as_deref(), task.payload_base64.as_deref()),
+        ),
+        (
+            "checkpoint",
+            value(
+                task.checkpoint.as_deref(),
+                task.checkpoint_base64.as_deref(),
+            ),
+        ),
+        (
+            "result",
+            value(task.result.as_deref(), task.result_base64.as_deref()),
+        ),
+        (
+            "error",
+            task.error
+                .as_deref()
+                .map(|error| style.coloured(&clean(error), Color::Red)),
+        ),
+    ];
+    let rows: Vec<_> = rows
+        .into_iter()
+        .filter_map(|(name, cell)| Some((name, cell?)))
+        .collect();
+    let mut told = output::text(&style.pairs(&rows));
+    if !task.runs.is_empty() {
+        told.push_str("\n\n");
+        told.push_str(&runs(style, &task.runs, task.runs_dropped));
+    }
+    told
+}
+
+/// A priority by its name, or else by its number.
+pub(super) fn priority(task: &TaskView) -> String {
+    let name = task
+        .priority_name
+        .as_deref()
+        .map(|name| clean(name).into_owned());
+    name.unwrap_or_else(|| task.priority.to_string())
+}
+
+/// Bytes as people can read them, cut to a few lines.
+fn value(json: Option<&RawValue>, base64: Option<&str>) -> Option<Cell> {
+    const CHARS_MAX: usize = 300;
+    let text = match (json, base64) {
+        (Some(json), _) => json.get().to_owned(),
+        (None, Some("") | None) => return None,
+        (None, Some(base64)) => match STANDARD.decode(base64) {
+            Ok(bytes) => match String::from_utf8(bytes) {
+                Ok(text) => text.trim_end().to_owned(),
+                Err(error) => format!("{} bytes", error.as_bytes().len()),
+            },
+            Err(_) => base64.to_owned(),
+        },
+    };
+    Some(Cell::new(short(&text, CHARS_MAX)))
+}
+
+fn runs(style: &Style, runs: &[RunView], dropped: u32) -> String {
+    let mut table = style.table(&["RUN", "END", "STARTED", "TOOK", "WORKER", "INFO"]);
+    for (place, run) in runs.iter().enumerate() {
+        if place == 1 && dropped > 0 {
+            table.add_row([Cell::new(format!("… {dropped} more"))]);
+        }
+        let colour = if run.end == "succeeded" {
+            Color::Green
+        } else {
+            Color::Red
+        };
+        let took_ms = run.finished_at.0.since(run.started_at.0).as_millis();
+        let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(u64::MAX));
+        let worker = run
+            .worker
+            .as_ref()
+            .map(|worker| clean(worker.as_str()).into_owned());
+        table.add_row([
+            Cell::new(u64::from(run.attempt) + 1),
+            style.coloured(&clean(&run.end), colour),
+            Cell::new(style.when(run.started_at)),
+            Cell::new(units::span(took)),
+            Cell::new(worker.unwrap_or_default()),
+            Cell::new(short(&run.info, 80)),
+        ]);
+    }
+    output::text(&table)
+}

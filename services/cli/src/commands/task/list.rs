@@ -1,0 +1,140 @@
+//! `dueline task list`.
+
+use comfy_table::Cell;
+use dueline_api::v1::{TaskPage, TaskView, Time};
+use dueline_domain::{JobName, StateKind};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::get::priority;
+use crate::{
+    cli::Context,
+    client::Answer,
+    exit::{CliError, Exit},
+    output::{self, Style, short},
+    units::parse_time,
+};
+
+/// Most tasks that the server puts on a page.
+const PAGE_LEN_MAX: usize = 1_000;
+
+/// Lists the tasks of a job.
+#[derive(Debug, clap::Args)]
+pub struct List {
+    /// Name of the job
+    job: JobName,
+
+    /// Only tasks in this state; may be repeated
+    #[arg(long = "state", value_name = "STATE")]
+    states: Vec<StateKind>,
+
+    /// Only tasks with this tag
+    #[arg(long)]
+    tag: Option<String>,
+
+    /// Only tasks of this name
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Only the task with this idempotency key
+    #[arg(long)]
+    key: Option<String>,
+
+    /// Only tasks due at this time or later, in RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    due_from: Option<Time>,
+
+    /// Only tasks due before this time, in RFC 3339
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    due_before: Option<Time>,
+
+    /// Most tasks to list
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+
+    /// Where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+/// A page as it came, so that programs see every digit.
+#[derive(Debug, Serialize, Deserialize)]
+struct RawPage {
+    tasks: Vec<Box<RawValue>>,
+    #[serde(default)]
+    next: Option<String>,
+}
+
+impl List {
+    pub(super) async fn run(mut self, context: &Context) -> Result<Exit, CliError> {
+        if self.limit == 0 {
+            return Err(CliError::invalid("--limit must be at least 1"));
+        }
+        let client = context.client()?;
+        let path = ["jobs", self.job.as_str(), "tasks"];
+        let mut tasks = Vec::new();
+        loop {
+            let wanted = (self.limit - tasks.len()).min(PAGE_LEN_MAX);
+            let page: RawPage = client.get(&path, &self.query(wanted)).await?.read()?;
+            tasks.extend(page.tasks);
+            self.cursor = page.next;
+            if self.cursor.is_none() || tasks.len() >= self.limit {
+                break;
+            }
+        }
+        let answer = Answer::of(&RawPage {
+            tasks,
+            next: self.cursor,
+        });
+        context.output.show(&answer, context.now(), |style| {
+            let page: TaskPage = answer.read()?;
+            Ok(tell(style, &page.tasks, page.next.as_deref()))
+        })?;
+        Ok(Exit::Ok)
+    }
+
+    fn query(&self, limit: usize) -> Vec<(&'static str, String)> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(self.states.iter().map(|state| ("state", state.to_string())));
+        let texts = [
+            ("tag", self.tag.clone()),
+            ("name", self.name.clone()),
+            ("key", self.key.clone()),
+            ("due_from", self.due_from.map(|at| at.to_string())),
+            ("due_before", self.due_before.map(|at| at.to_string())),
+            ("cursor", self.cursor.clone()),
+        ];
+        query.extend(
+            texts
+                .into_iter()
+                .filter_map(|(name, text)| Some((name, text?))),
+        );
+        query
+    }
+}
+
+fn tell(style: &Style, tasks: &[TaskView], next: Option<&str>) -> String {
+    if tasks.is_empty() {
+        return "no such tasks".into();
+    }
+    let mut table = style.table(&["TASK", "STATE", "PRIORITY", "DUE", "TRIES", "NAME", "ERROR"]);
+    for task in tasks {
+        table.add_row([
+            Cell::new(format!("{}/{}", task.job, task.id)),
+            style.state(task.state),
+            Cell::new(priority(task)),
+            Cell::new(style.when(task.run_at)),
+            Cell::new(task.tries),
+            Cell::new(short(task.name.as_deref().unwrap_or_default(), 30)),
+            Cell::new(short(task.error.as_deref().unwrap_or_default(), 50)),
+        ]);
+    }
+    let mut text = output::text(&table);
+    if let Some(cursor) = next {
+        text.push_str(&format!(
+            "\n\nthere are more: --limit N, or --cursor {}",
+            output::clean(cursor)
+        ));
+    }
+    text
+}

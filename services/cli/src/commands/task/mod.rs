@@ -1,0 +1,50 @@
+//! `dueline task`.
+
+mod batch;
+mod cancel;
+mod get;
+mod list;
+mod redrive;
+mod submit;
+mod update;
+mod wait;
+
+use clap::Subcommand;
+
+use crate::{
+    cli::Context,
+    exit::{CliError, Exit},
+};
+
+/// What to do with tasks.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Submit a task, or a batch of them
+    Submit(Box<submit::Submit>),
+    /// Show a task
+    Get(get::Get),
+    /// List the tasks of a job, newest first
+    List(list::List),
+    /// Wait until a task has ended; exit code 6 unless it succeeded
+    Wait(wait::Wait),
+    /// Stop a task
+    Cancel(cancel::Cancel),
+    /// Put a failed or trashed task back with a fresh count of tries
+    Redrive(redrive::Redrive),
+    /// Change a task that nobody owns
+    Update(update::Update),
+}
+
+impl Command {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        match self {
+            Self::Submit(command) => command.run(context).await,
+            Self::Get(command) => command.run(context).await,
+            Self::List(command) => command.run(context).await,
+            Self::Wait(command) => command.run(context).await,
+            Self::Cancel(command) => command.run(context).await,
+            Self::Redrive(command) => command.run(context).await,
+            Self::Update(command) => command.run(context).await,
+        }
+    }
+}

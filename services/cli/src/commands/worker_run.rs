@@ -1,0 +1,35 @@
+//! `dueline worker run`.
+
+use clap::Args;
+use dueline_all_in_one::RemoteWorker;
+use dueline_runtime::config::ConfigArgs;
+
+use super::process;
+use crate::{
+    cli::Context,
+    exit::{CliError, Exit},
+};
+
+/// Runs tasks in this process for the server or controller that `--server` names.
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+impl Run {
+    pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
+        let Some(prepared) = process::prepare(&self.config)? else {
+            return Ok(Exit::Ok);
+        };
+        let settings = &prepared.settings;
+        let worker = process::worker(settings, false)?;
+        let server = &context.global.server;
+        let worker =
+            RemoteWorker::start(server, worker).map_err(|error| process::start_error(&error))?;
+        eprintln!("running tasks of {server}");
+        process::until_stopped(worker.failed()).await?;
+        let grace = settings.shutdown.grace();
+        process::stop(grace, worker.stop(grace)).await
+    }
+}

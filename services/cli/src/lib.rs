@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+mod cli;
+mod client;
+pub mod commands;
+pub mod exit;
+mod output;
+mod units;
+
+pub use cli::{Cli, GlobalArgs, run, run_role};
