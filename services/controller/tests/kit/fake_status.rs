@@ -1,0 +1,159 @@
+//! A status controller that claims whatever it is shown, once, and remembers.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use dueline_api::{
+    Action, Alive, ApiError, Assignment, ErrorKind, Registration, Report, Reported, ServedJob,
+    Status,
+};
+use dueline_domain::{Handler, JobName, StateKind, TaskId, TaskRef, Timestamp, Token, WorkerId};
+use dueline_ports::TaskQueue as _;
+use dueline_queue_local::LocalQueue;
+use tokio::sync::Semaphore;
+
+pub(crate) struct FakeStatus {
+    queue: Arc<LocalQueue>,
+    jobs: Mutex<Vec<ServedJob>>,
+    /// Who owns what.
+    owned: Mutex<BTreeMap<TaskId, (WorkerId, TaskRef)>>,
+    /// Every claim that was made.
+    claims: Mutex<Vec<(WorkerId, TaskId)>>,
+    /// Claims wait while this is closed.
+    gate: Semaphore,
+    pub(crate) is_down: AtomicBool,
+}
+
+impl FakeStatus {
+    pub(crate) fn new(queue: Arc<LocalQueue>, jobs: &[(&str, &str)]) -> Self {
+        let served = |(name, handler): &(&str, &str)| ServedJob {
+            name: JobName::parse(name).unwrap(),
+            handler: Arc::from(*handler),
+        };
+        Self {
+            queue,
+            jobs: Mutex::new(jobs.iter().map(served).collect()),
+            owned: Mutex::default(),
+            claims: Mutex::default(),
+            gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            is_down: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn add_job(&self, name: &str) {
+        self.jobs.lock().unwrap().push(ServedJob {
+            name: JobName::parse(name).unwrap(),
+            handler: Arc::from("worker"),
+        });
+    }
+
+    /// Makes claims wait.
+    pub(crate) fn close_gate(&self) {
+        self.gate.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    /// Lets claims go on.
+    pub(crate) fn open_gate(&self) {
+        self.gate.add_permits(1_000);
+    }
+
+    pub(crate) fn claims(&self) -> Vec<(WorkerId, TaskId)> {
+        self.claims.lock().unwrap().clone()
+    }
+
+    pub(crate) fn owned(&self) -> usize {
+        self.owned.lock().unwrap().len()
+    }
+
+    fn claim_one(&self, worker: &WorkerId, message: TaskRef) -> Result<Assignment, ApiError> {
+        if self.is_down.load(Ordering::Relaxed) {
+            return Err(ApiError::unavailable("the store is down"));
+        }
+        let mut owned = self.owned.lock().unwrap();
+        if owned.contains_key(&message.id) {
+            let text = "somebody else has it";
+            return Err(ApiError::new(ErrorKind::Conflict, "already_claimed", text));
+        }
+        owned.insert(message.id, (worker.clone(), message.clone()));
+        let mut claims = self.claims.lock().unwrap();
+        claims.push((worker.clone(), message.id));
+        Ok(Assignment {
+            job: message.job,
+            id: message.id,
+            token: message.token,
+            attempt: 0,
+            input: Bytes::new(),
+            content_type: None,
+            name: None,
+            weight: message.weight,
+            run_at: message.due_at,
+            claimed_at: Timestamp::EPOCH,
+            handler: Handler::worker(),
+            claim_timeout: Duration::from_secs(10),
+            heartbeat_timeout: Duration::from_secs(8),
+            heartbeat_increment: Duration::from_secs(8),
+            run_timeout: None,
+            start_first: false,
+            started_before: false,
+            trace: None,
+        })
+    }
+
+    /// As the real one does: the task is handed on under a new token.
+    async fn abandon(&self, report: Report) -> Result<Reported, ApiError> {
+        let given_back = self.owned.lock().unwrap().remove(&report.id);
+        let Some((_, message)) = given_back.filter(|(_, held)| held.token == report.token) else {
+            return Err(ApiError::new(ErrorKind::Conflict, "lost", "not yours"));
+        };
+        let token = Token::from_random(message.token.get() + 1_000_000);
+        self.queue.send(vec![TaskRef { token, ..message }]).await;
+        Ok(Reported {
+            state: StateKind::Enqueued,
+            cancel_requested: false,
+            lease: None,
+        })
+    }
+}
+
+#[async_trait]
+impl Status for FakeStatus {
+    async fn claim(
+        &self,
+        worker: &WorkerId,
+        messages: Vec<TaskRef>,
+    ) -> Vec<Result<Assignment, ApiError>> {
+        let _open = self.gate.acquire().await.unwrap();
+        let claim = |message| self.claim_one(worker, message);
+        messages.into_iter().map(claim).collect()
+    }
+
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+        let mut results = Vec::new();
+        for report in reports {
+            assert_eq!(report.action, Action::Abandon);
+            results.push(self.abandon(report).await);
+        }
+        results
+    }
+
+    async fn alive(&self, _worker: Registration) -> Result<Alive, ApiError> {
+        let interval = Duration::from_secs(5);
+        Ok(Alive { interval })
+    }
+
+    async fn leave(&self, _worker: &WorkerId) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
+        Ok(self.jobs.lock().unwrap().clone())
+    }
+}
