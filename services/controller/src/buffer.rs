@@ -39,6 +39,29 @@ struct Held {
 struct JobBuffer {
     handler: Arc<str>,
     held: BTreeMap<Rank, Held>,
+    /// How many turns this job has had; the job with the fewest goes first among equal priorities, so that a long
+    /// backlog of one job does not stand before a new task of another.
+    turns: u64,
+}
+
+/// Place among the heads of the jobs: priority, then turns, then the job's own order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    priority: Reverse<Priority>,
+    turns: u64,
+    rank: Rank,
+    at: usize,
+}
+
+impl Head {
+    const fn new(rank: Rank, turns: u64, at: usize) -> Self {
+        Self {
+            priority: rank.priority,
+            turns,
+            rank,
+            at,
+        }
+    }
 }
 
 /// The buffer: a shelf per served job. Pure data; the lock is around it.
@@ -48,6 +71,9 @@ pub(crate) struct Buffer {
     len_max: usize,
     len: usize,
     arrivals: u64,
+    /// Turns of the job that was served last: a job that comes back starts here, with no claim on turns it slept
+    /// through.
+    turns: u64,
 }
 
 impl Buffer {
@@ -57,6 +83,7 @@ impl Buffer {
             len_max,
             len: 0,
             arrivals: 0,
+            turns: 0,
         }
     }
 
@@ -80,6 +107,7 @@ impl Buffer {
         let shelf = self.jobs.entry(job.clone()).or_insert_with(|| JobBuffer {
             handler: handler.clone(),
             held: BTreeMap::new(),
+            turns: 0,
         });
         shelf.handler = handler.clone();
         let share = self.share();
@@ -126,6 +154,9 @@ impl Buffer {
         let Some(shelf) = self.jobs.get_mut(job) else {
             return deliveries.into_iter().map(|d| d.receipt).collect();
         };
+        if shelf.held.is_empty() {
+            shelf.turns = shelf.turns.max(self.turns);
+        }
         let mut deliveries = deliveries.into_iter();
         for delivery in deliveries.by_ref().take(room) {
             let rank = Rank {
@@ -156,22 +187,32 @@ impl Buffer {
                 && (ask.jobs.contains(job) || ask.handlers.contains(&shelf.handler))
         };
         let jobs = self.jobs.iter_mut().filter(wanted);
-        let mut shelves: Vec<_> = jobs.map(|(_, shelf)| &mut shelf.held).collect();
-        let mut heads: BinaryHeap<Reverse<(Rank, usize)>> = shelves
+        let mut shelves: Vec<_> = jobs.map(|(_, shelf)| shelf).collect();
+        let mut heads: BinaryHeap<Reverse<Head>> = shelves
             .iter()
             .enumerate()
-            .filter_map(|(at, held)| Some(Reverse((*held.first_key_value()?.0, at))))
+            .filter_map(|(at, shelf)| {
+                let (rank, _) = shelf.held.first_key_value()?;
+                Some(Reverse(Head::new(*rank, shelf.turns, at)))
+            })
             .collect();
         let mut popped = Vec::new();
         let mut waiting: Vec<(Rank, usize)> = Vec::new();
         let mut weight_left = ask.weight_max;
         while popped.len() < ask.tasks_max && weight_left > 0 {
-            let Some(Reverse((rank, at))) = heads.pop() else {
+            let Some(Reverse(Head {
+                rank, turns, at, ..
+            })) = heads.pop()
+            else {
                 break;
             };
-            let held = &mut *shelves[at];
+            let JobBuffer {
+                held,
+                turns: turns_of_job,
+                ..
+            } = &mut *shelves[at];
             let next = held.range((Bound::Excluded(rank), Bound::Unbounded)).next();
-            heads.extend(next.map(|(rank, _)| Reverse((*rank, at))));
+            heads.extend(next.map(|(rank, _)| Reverse(Head::new(*rank, turns + 1, at))));
             let (weight, passed) = held.get(&rank).map_or((0, 0), |held| {
                 (u32::from(held.delivery.task.weight.get()), held.passed)
             });
@@ -186,10 +227,12 @@ impl Buffer {
                 continue;
             }
             weight_left -= weight;
+            self.turns = turns;
+            *turns_of_job = turns + 1;
             popped.extend(held.remove(&rank).map(|held| held.delivery));
             let mut patience_ends = false;
             for (rank, at) in &waiting {
-                if let Some(held) = shelves[*at].get_mut(rank) {
+                if let Some(held) = shelves[*at].held.get_mut(rank) {
                     held.passed += 1;
                     patience_ends |= held.passed >= PASSES_MAX;
                 }
@@ -312,6 +355,27 @@ mod tests {
         assert_eq!(pop(&mut buffer, &ask(&["a", "b"], 3, 100)), [2, 3, 1]);
         assert_eq!(pop(&mut buffer, &ask(&["a", "b"], 9, 100)), [4]);
         assert_eq!(buffer.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_backlog_of_one_job_does_not_stand_before_another_job() {
+        let mut buffer = buffer(1_000, &["flood", "quiet"]);
+        let flood = (0..100).map(|n| ranked("flood", n, 0)).collect();
+        put(&mut buffer, "flood", flood);
+        let both = ask(&["flood", "quiet"], 50, 100);
+        assert_eq!(pop(&mut buffer, &both).len(), 50);
+        put(
+            &mut buffer,
+            "quiet",
+            vec![ranked("quiet", 500, 0), ranked("quiet", 501, 0)],
+        );
+        let next = pop(&mut buffer, &ask(&["flood", "quiet"], 4, 100));
+        assert!(next.contains(&500) && next.contains(&501), "{next:?}");
+        // Turns that it slept through give it no claim to more than its half.
+        let quiet = (600..700).map(|n| ranked("quiet", n, 0)).collect();
+        put(&mut buffer, "quiet", quiet);
+        let next = pop(&mut buffer, &ask(&["flood", "quiet"], 10, 100));
+        assert_eq!(next.iter().filter(|n| **n < 100).count(), 5, "{next:?}");
     }
 
     #[tokio::test]

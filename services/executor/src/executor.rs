@@ -238,7 +238,9 @@ async fn serve(
         biased;
         error = executor.tasks.failed() => Err(error),
         () = work => Ok(()),
-        () = stop => Err(failure("has handlers that block their threads and cannot be stopped")),
+        () = stop => Err(failure(
+            "did not come to rest: handlers block their threads, or reports cannot be handed over",
+        )),
     }
 }
 

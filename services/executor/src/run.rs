@@ -147,8 +147,7 @@ impl Run {
             return Err(lost());
         }
         if std::mem::replace(&mut life.is_over, true) {
-            let message = "cannot finish a run that is finished";
-            return Err(ApiError::new(ErrorKind::Conflict, "finished", message));
+            return Err(finished());
         }
         Ok(())
     }
@@ -293,6 +292,12 @@ impl Life {
 pub(crate) fn lost() -> ApiError {
     let message = "the task belongs to another worker now";
     ApiError::new(ErrorKind::Conflict, "lost", message)
+}
+
+/// The outcome is decided.
+pub(crate) fn finished() -> ApiError {
+    let message = "the run is finished";
+    ApiError::new(ErrorKind::Conflict, "finished", message)
 }
 
 #[cfg(test)]

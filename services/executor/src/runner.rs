@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -129,11 +130,16 @@ async fn run_handler(executor: &Executor, run: &Arc<Run>, handler: &dyn Handler)
             std::task::Poll::Ready(ended) => Some(ended),
             std::task::Poll::Pending => {
                 executor.watch(run);
-                send(executor, Item::new(run.clone(), Action::Start)).await;
-                let ended = tokio::select! {
-                    biased;
-                    ended = handler => Some(ended),
-                    () = run.grace_is_over() => None,
+                // Handing the start over may take a while when the store is slow; the handler goes on meanwhile.
+                let mut start = pin!(send(executor, Item::new(run.clone(), Action::Start)));
+                let mut is_told = false;
+                let ended = loop {
+                    tokio::select! {
+                        biased;
+                        ended = &mut handler => break Some(ended),
+                        () = &mut start, if !is_told => is_told = true,
+                        () = run.grace_is_over() => break None,
+                    }
                 };
                 executor.unwatch(run);
                 ended

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::{
     Failure, StopReason, Success,
     reporter::Item,
-    run::{Run, lost},
+    run::{Run, finished, lost},
     verdict,
 };
 
@@ -158,6 +158,9 @@ impl RunningTask {
     async fn report(&self, action: Action) -> Result<(), ApiError> {
         if self.stop_reason() == Some(StopReason::Lost) {
             return Err(lost());
+        }
+        if self.run.is_over() {
+            return Err(finished());
         }
         let (reply, answer) = oneshot::channel();
         let item = Item::with_reply(self.run.clone(), action, reply);

@@ -8,7 +8,8 @@ use dueline_domain::Outcome;
 use dueline_executor::{BuiltIn, Registry};
 use tokio::time::Instant;
 
-use crate::fake::{Rig, built_in, error_of, ms, ok, result_of};
+use crate::fake::{built_in, error_of, ms, ok, result_of};
+use crate::rig::Rig;
 
 fn rig() -> Rig {
     let exec = BuiltIn {

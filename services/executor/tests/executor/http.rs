@@ -20,7 +20,8 @@ use dueline_executor::{BuiltIn, HttpSettings, Registry};
 use dueline_runtime::TaskGroup;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fake::{Rig, built_in, error_of, ms, result_of};
+use crate::fake::{built_in, error_of, ms, result_of};
+use crate::rig::Rig;
 
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<(Method, HeaderMap, Bytes)>>>);

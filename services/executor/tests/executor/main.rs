@@ -5,6 +5,7 @@ mod fake;
 mod http;
 mod leases;
 mod reports;
+mod rig;
 mod runs;
 mod shutdown;
 mod slots;

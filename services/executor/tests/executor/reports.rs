@@ -10,7 +10,8 @@ use dueline_executor::Success;
 use tokio::time::Instant;
 
 use crate::{
-    fake::{Rig, away, is_finish, ms, number, ok, task},
+    fake::{away, is_finish, ms, number, ok, task},
+    rig::Rig,
     runs::registry,
 };
 

@@ -8,7 +8,8 @@ use dueline_domain::{Outcome, RetryClass, Timestamp};
 use dueline_executor::{Failure, HandlerResult, Registry, RunningTask, Success, handler_fn};
 use tokio::time::Instant;
 
-use crate::fake::{Rig, error_of, is_finish, ms, ok, result_of, task};
+use crate::fake::{error_of, is_finish, ms, ok, result_of, task};
+use crate::rig::Rig;
 
 pub(crate) fn registry<F, Fut>(run: F) -> Registry
 where
@@ -65,6 +66,8 @@ async fn f_042_an_explicit_finish_wins_and_a_second_one_is_refused() {
             task.fail("no luck").await?;
             let second = task.succeed(Bytes::from("late")).await;
             seen.lock().unwrap().extend(second.err());
+            let late = task.checkpoint("late").await;
+            seen.lock().unwrap().extend(late.err());
             tokio::time::sleep(ms(30_000)).await;
             Ok(Success::default())
         }
@@ -76,8 +79,11 @@ async fn f_042_an_explicit_finish_wins_and_a_second_one_is_refused() {
     let finishes = work.actions().iter().filter(|it| is_finish(it)).count();
     assert_eq!(finishes, 1, "one run has one outcome");
     let errors = errors.lock().unwrap();
-    assert_eq!(errors[0].kind(), ErrorKind::Conflict);
-    assert_eq!(errors[0].reason(), "finished");
+    assert_eq!(errors.len(), 2);
+    for error in errors.iter() {
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert_eq!(error.reason(), "finished");
+    }
 }
 
 #[tokio::test(start_paused = true)]

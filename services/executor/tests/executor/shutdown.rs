@@ -12,7 +12,8 @@ use dueline_runtime::Shutdown;
 use tokio::time::Instant;
 
 use crate::{
-    fake::{FakeWork, Rig, executor, is_abandon, is_finish, ms, task},
+    fake::{FakeWork, is_abandon, is_finish, ms, task},
+    rig::{Rig, executor},
     runs::registry,
 };
 

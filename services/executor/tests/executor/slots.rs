@@ -10,7 +10,8 @@ use dueline_domain::Weight;
 use dueline_executor::{BuiltIn, Counts, Registry, handler_fn};
 use tokio::time::Instant;
 
-use crate::fake::{Rig, built_in, is_abandon, ms, number, task};
+use crate::fake::{built_in, is_abandon, ms, number, task};
+use crate::rig::Rig;
 
 /// A registry whose handler sleeps for as long as `takes` says, and the most that ran at once.
 fn sleeping(takes: impl Fn(u16) -> u64 + Send + Sync + 'static) -> (Registry, Arc<AtomicUsize>) {
