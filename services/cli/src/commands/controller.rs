@@ -33,7 +33,11 @@ impl Controller {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;
-        let serve = if self.jobs.is_empty() { Serve::All } else { Serve::Jobs(self.jobs) };
+        let serve = if self.jobs.is_empty() {
+            Serve::All
+        } else {
+            Serve::Jobs(self.jobs)
+        };
         let workers = if self.no_worker {
             Vec::new()
         } else {
@@ -42,7 +46,11 @@ impl Controller {
         let controller = RemoteController::start(ControllerConfig {
             server: context.global.server.clone(),
             // A port of its own only when it was asked for: the default one is the server's.
-            listen: self.config.listen.is_some().then_some(settings.server.listen),
+            listen: self
+                .config
+                .listen
+                .is_some()
+                .then_some(settings.server.listen),
             controller: dueline_controller::Config {
                 serve,
                 ..dueline_controller::Config::default()
@@ -52,7 +60,9 @@ impl Controller {
         .await
         .map_err(|error| process::start_error(&error))?;
         if let Some(address) = controller.address() {
-            context.output.line(&format!("listening on http://{address}"))?;
+            context
+                .output
+                .line(&format!("listening on http://{address}"))?;
         }
         eprintln!("serving {} as a controller", context.global.server);
         process::until_stopped(controller.failed()).await?;

@@ -58,9 +58,7 @@ impl Dev {
             .await
             .map_err(|error| process::start_error(&error))?;
         for (name, spec) in JOBS {
-            node.frontend()
-                .put_job(job(name, spec)?)
-                .await?;
+            node.frontend().put_job(job(name, spec)?).await?;
         }
         let address = node.address().unwrap_or(settings.server.listen);
         for line in lines(&address.to_string()) {

@@ -32,6 +32,8 @@ pub enum Command {
     Serve(serve::Serve),
     /// Run a controller for a server elsewhere
     Controller(controller::Controller),
+    /// Measure this machine and this program
+    Bench(bench::Bench),
     /// Define jobs and look at them
     #[command(subcommand)]
     Job(job::Command),
@@ -54,6 +56,7 @@ impl Command {
             Self::Dev(command) => command.run(context).await,
             Self::Serve(command) => command.run(context).await,
             Self::Controller(command) => command.run(context).await,
+            Self::Bench(command) => command.run(context).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,
             Self::Worker(command) => command.run(context).await,

@@ -6,9 +6,9 @@ use dueline_all_in_one::{NodeConfig, WorkerConfig};
 use dueline_api::ErrorKind;
 use dueline_executor::{BuiltIn, HttpSettings, Registry};
 use dueline_runtime::{
-    Metrics, ServiceError, TaskGroup, TelemetryGuard, incarnation,
+    Metrics, ServiceError, TaskGroup, TelemetryGuard,
     config::{ConfigArgs, Settings},
-    telemetry,
+    incarnation, telemetry,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,8 +29,8 @@ pub(crate) fn prepare(args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
         return Ok(None);
     }
     let loaded = loaded.checked().map_err(config_error)?;
-    let guard = telemetry::init(&loaded.settings.log)
-        .map_err(|error| CliError::invalid(chain(&error)))?;
+    let guard =
+        telemetry::init(&loaded.settings.log).map_err(|error| CliError::invalid(chain(&error)))?;
     for note in &loaded.notes {
         tracing::warn!("{note}");
     }
@@ -73,7 +73,11 @@ pub(crate) fn worker(settings: &Settings, embedded: bool) -> Result<WorkerConfig
         }),
         noop: has("noop"),
     });
-    let name = if wanted.name.is_empty() { host_name() } else { wanted.name.clone() };
+    let name = if wanted.name.is_empty() {
+        host_name()
+    } else {
+        wanted.name.clone()
+    };
     let executor = dueline_executor::Config {
         concurrency: wanted.concurrency,
         concurrency_min: (wanted.concurrency_min > 0).then_some(wanted.concurrency_min),
@@ -97,7 +101,11 @@ fn host_name() -> String {
         .filter(char::is_ascii_graphic)
         .take(64)
         .collect();
-    if name.is_empty() { "worker".into() } else { name }
+    if name.is_empty() {
+        "worker".into()
+    } else {
+        name
+    }
 }
 
 /// The services that the settings describe, without workers.

@@ -56,7 +56,9 @@ fn announce(
     settings: &dueline_runtime::config::Settings,
 ) -> Result<(), CliError> {
     if let Some(address) = node.address() {
-        context.output.line(&format!("listening on http://{address}"))?;
+        context
+            .output
+            .line(&format!("listening on http://{address}"))?;
         if !address.ip().is_loopback() {
             eprintln!(
                 "WARNING: {address} can be reached from other machines and nobody has to log in: \
@@ -74,7 +76,10 @@ fn announce(
         }
     );
     if node.recovered() > 0 {
-        eprintln!("{} tasks of the last run are handed on again", node.recovered());
+        eprintln!(
+            "{} tasks of the last run are handed on again",
+            node.recovered()
+        );
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a benchmark measured.
 
-use std::{fmt, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fmt, fs, path::Path, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -97,6 +97,9 @@ pub struct Report {
     pub rss_kib: Option<u64>,
     /// Size of the store's files, where it has any.
     pub db_bytes: Option<u64>,
+    /// What only this scenario has, such as the ratio of two rates.
+    #[serde(flatten)]
+    pub more: BTreeMap<&'static str, f64>,
 }
 
 impl Report {
@@ -115,6 +118,11 @@ impl Report {
         self.p99_ms = round(latencies.quantile_ms(0.99), 1_000.0);
         self.max_ms = round(latencies.max_ms(), 1_000.0);
         self
+    }
+
+    /// Whether nothing was seen that must never happen: a start before its time.
+    pub fn is_right(&self) -> bool {
+        self.more.get("early").is_none_or(|early| *early == 0.0)
     }
 
     /// One line of JSON without its end.
@@ -138,7 +146,11 @@ impl fmt::Display for Report {
             self.p50_ms,
             self.p99_ms,
             self.max_ms
-        )
+        )?;
+        for (name, value) in &self.more {
+            write!(f, ", {name} {value}")?;
+        }
+        Ok(())
     }
 }
 
@@ -219,6 +231,7 @@ mod tests {
             max_ms: 0.0,
             rss_kib: Some(1),
             db_bytes: None,
+            more: BTreeMap::new(),
         };
         let report = report.measured(Duration::from_secs(2), &latencies([4]));
         assert_eq!(

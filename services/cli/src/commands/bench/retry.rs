@@ -1,0 +1,84 @@
+//! What a failure costs in a small table and in a large one.
+
+use std::time::Duration;
+
+use dueline_domain::{Backoff, Handler, Policy, RetryPolicy, StateKind};
+use dueline_executor::{Failure, Registry, Success, handler_fn};
+use tokio::time::Instant;
+
+use super::{
+    Bench, Report,
+    drain::until_finished,
+    place::{JOB, Place, fill, put_job, stop},
+    rss_peak_kib,
+};
+use crate::exit::CliError;
+
+/// Tasks that fail.
+const FAILURES: u64 = 5_000;
+
+/// Runs tasks that fail once and are due again in a long while, beside a thousand rows of another job and beside many.
+pub(super) async fn retry(bench: &Bench, place: &Place) -> Result<Report, CliError> {
+    let many = bench.tasks(100_000);
+    let mut rates = Vec::new();
+    for (name, rows) in [("few", 1_000), ("many", many)] {
+        rates.push(failures_per_s(bench, place, name, rows).await?);
+    }
+    let mut report = bench.report(FAILURES, bench.slots());
+    report.db_bytes = place.db_bytes("many");
+    report.rss_kib = rss_peak_kib();
+    report.rate_per_s = rates[1].round();
+    report.more.insert("few_rate_per_s", rates[0].round());
+    report
+        .more
+        .insert("ratio", (rates[1] / rates[0] * 1_000.0).round() / 1_000.0);
+    Ok(report)
+}
+
+async fn failures_per_s(
+    bench: &Bench,
+    place: &Place,
+    name: &str,
+    rows: u64,
+) -> Result<f64, CliError> {
+    let fails = handler_fn(|_task| async { Err::<Success, _>(Failure::from("on purpose")) });
+    let registry = Registry::builder()
+        .job(JOB, fails)
+        .build()
+        .map_err(|error| CliError::invalid(error.to_string()))?;
+    let node = place.node(name, Some((bench.slots(), registry))).await?;
+    let policy = Policy {
+        retry: RetryPolicy {
+            standard: Backoff::new(
+                Duration::from_secs(1_000),
+                1.0,
+                0.0,
+                Duration::from_secs(1_000),
+            )
+            .map_err(|error| CliError::invalid(error.to_string()))?,
+            ..RetryPolicy::default()
+        },
+        ..Policy::default()
+    };
+    let filler = put_job(&node, "filler", Handler::worker(), Policy::default()).await?;
+    let hour = Some(Duration::from_secs(3_600));
+    fill(place, &node.frontend(), &filler, rows, hour).await?;
+    let job = put_job(&node, JOB, Handler::worker(), policy).await?;
+    let started = Instant::now();
+    fill(place, &node.frontend(), &job, FAILURES, None).await?;
+    until_finished(&node, FAILURES).await?;
+    let elapsed = started.elapsed();
+    let stats = node.frontend().job_stats(&job).await?;
+    let retriable = stats.by_state.get(&StateKind::Retriable).copied();
+    if retriable != Some(FAILURES) {
+        let text = format!("{retriable:?} instead of {FAILURES} tasks wait for another try");
+        return Err(CliError::new(
+            dueline_api::ErrorKind::Internal,
+            "wrong_result",
+            text,
+        ));
+    }
+    stop(node).await?;
+    #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+    Ok(FAILURES as f64 / elapsed.as_secs_f64())
+}
