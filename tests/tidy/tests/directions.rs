@@ -13,7 +13,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("queue-local", &["domain", "ports"]),
     ("backends", &["ports", "store-sqlite", "queue-local"]),
     ("runtime", &["domain", "ports"]),
-    ("api", &["domain", "ports"]),
+    // The servers of gRPC give back what they could not deliver, in supervised tasks.
+    ("api", &["domain", "ports", "runtime"]),
     ("testkit", &["domain", "ports", "api"]),
     ("frontend", SERVICE),
     ("consumer", SERVICE),

@@ -58,7 +58,9 @@ fn no_file_names_a_folder_of_the_machine_it_was_written_on() {
     for path in files() {
         let is_lock = path.extension().is_some_and(|ending| ending == "lock");
         let needle = format!("{above}/");
-        assert!(is_lock || !text(&path).contains(&needle), "{}", path.display());
+        // A route of the API is no folder, even if a machine has one of that name.
+        let text = text(&path).replace("/v1/work/", "");
+        assert!(is_lock || !text.contains(&needle), "{}", path.display());
     }
 }
 
