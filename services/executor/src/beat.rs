@@ -13,7 +13,7 @@ use crate::{Executor, run::Run, runner::give_back};
 /// Most heartbeats in one call.
 const BATCH_MAX: usize = 1_000;
 /// Shortest interval, whatever the other side says.
-const INTERVAL_MIN: Duration = Duration::from_millis(10);
+pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// A call that takes longer has failed.
 const CALL_MAX: Duration = Duration::from_secs(5);
 /// Wait after the first registration that failed; it doubles each time, up to the interval.
@@ -61,27 +61,33 @@ pub(crate) async fn register(
     }
 }
 
-/// Keeps the leases of all runs alive, and gives back what waits for a slot for too long.
+/// Keeps the leases of all runs alive, and gives back what waits for a slot for too long. All runs are looked at once
+/// each interval, and more often while one with a shorter lease is among them.
 pub(crate) async fn heartbeat(
     executor: Arc<Executor>,
     beats: mpsc::Sender<Vec<Arc<Run>>>,
     interval: watch::Receiver<Option<Duration>>,
     end: CancellationToken,
 ) {
+    let mut looked = Instant::now();
     loop {
-        let wait = interval
+        let usual = interval
             .borrow()
             .unwrap_or(executor.config.heartbeat_interval);
+        let period = usual.min(executor.shortest_beat());
         tokio::select! {
             biased;
             () = end.cancelled() => return,
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep_until(looked + period) => {}
+            // A run whose lease is short has begun: it may not wait as long as this.
+            () = executor.beat_sooner.notified() => continue,
         }
+        looked = Instant::now();
         let mut runs = executor.watched();
         // This also stops what is overdue, even while a handler keeps its own thread busy.
         runs.retain(|run| {
             let _ = run.stop_reason();
-            run.wants_heartbeat()
+            run.takes_heartbeat(looked, usual, period)
         });
         for batch in runs.chunks(BATCH_MAX) {
             if beats.send(batch.to_vec()).await.is_err() {

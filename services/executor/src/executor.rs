@@ -13,7 +13,7 @@ use dueline_api::{Registration, Work};
 use dueline_ports::{Clock, Rng};
 use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     time::Instant,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -65,6 +65,8 @@ pub struct Executor {
     pub(crate) ctx: Arc<Ctx>,
     pub(crate) started: AtomicU64,
     pub(crate) tasks: TaskGroup,
+    /// Told when a run needs heartbeats more often than those watched before.
+    pub(crate) beat_sooner: Notify,
     finished: Arc<AtomicU64>,
     /// Runs that did not end at once, by number.
     watched: Mutex<Watched>,
@@ -74,6 +76,8 @@ pub struct Executor {
 #[derive(Default)]
 struct Watched {
     runs: BTreeMap<u64, Arc<Run>>,
+    /// No run needs heartbeats more often than this; `None` without any.
+    shortest_beat: Option<Duration>,
     is_stopped: bool,
 }
 
@@ -104,6 +108,7 @@ impl Executor {
             ctx: Arc::new(ctx),
             started: AtomicU64::new(0),
             tasks: TaskGroup::new(),
+            beat_sooner: Notify::new(),
             finished: Arc::default(),
             watched: Mutex::default(),
             inbox: Mutex::new(Some(inbox)),
@@ -121,11 +126,21 @@ impl Executor {
 
     /// Keeps an eye on a run that takes longer than one poll.
     pub(crate) fn watch(&self, run: &Arc<Run>) {
+        let beat = run.beat_interval;
         let mut watched = self.lock_watched();
         watched.runs.insert(run.number, run.clone());
+        if watched.shortest_beat.is_none_or(|shortest| beat < shortest) {
+            watched.shortest_beat = Some(beat);
+            self.beat_sooner.notify_one();
+        }
         if watched.is_stopped {
             run.stop(StopReason::Shutdown);
         }
+    }
+
+    /// How often the watched runs need a look at least. May be too often until the next [`Executor::watched`].
+    pub(crate) fn shortest_beat(&self) -> Duration {
+        self.lock_watched().shortest_beat.unwrap_or(Duration::MAX)
     }
 
     pub(crate) fn unwatch(&self, run: &Run) {
@@ -133,7 +148,10 @@ impl Executor {
     }
 
     pub(crate) fn watched(&self) -> Vec<Arc<Run>> {
-        self.lock_watched().runs.values().cloned().collect()
+        let mut watched = self.lock_watched();
+        let runs: Vec<_> = watched.runs.values().cloned().collect();
+        watched.shortest_beat = runs.iter().map(|run| run.beat_interval).min();
+        runs
     }
 
     fn stop_runs(&self) {

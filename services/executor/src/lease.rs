@@ -5,7 +5,7 @@ use std::time::Duration;
 use dueline_api::Assignment;
 use tokio::time::Instant;
 
-use crate::StopReason;
+use crate::{StopReason, beat::INTERVAL_MIN};
 
 /// A run ends when this many heartbeats in a row were not answered.
 const MISSES_MAX: u32 = 3;
@@ -81,6 +81,20 @@ impl Lease {
         self.is_started
     }
 
+    /// How often to heartbeat at least: the third one missed in a row must end the run before the lease ends.
+    pub(crate) fn beat_interval(&self) -> Duration {
+        (self.renewable() / 4).max(INTERVAL_MIN)
+    }
+
+    /// What one sign of life is good for in the long run.
+    fn renewable(&self) -> Duration {
+        if self.heartbeat_increment.is_zero() {
+            self.heartbeat_timeout
+        } else {
+            self.heartbeat_timeout.min(self.heartbeat_increment)
+        }
+    }
+
     /// When ownership ends for sure.
     pub(crate) fn ends_at(&self) -> Instant {
         match self.hard {
@@ -120,7 +134,7 @@ impl Lease {
 
     /// How long before the end of a lease that can be renewed a run is given up.
     fn soft_margin(&self) -> Duration {
-        let margin = (self.heartbeat_timeout / 4).min(self.kill_grace);
+        let margin = (self.renewable() / 4).min(self.kill_grace);
         if self.is_started {
             margin
         } else {
@@ -179,6 +193,19 @@ mod tests {
         lease.renewed(now + s(10), Some(s(10)));
         assert_eq!(lease.ends_at(), now + s(20));
         assert_eq!(lease.stop_at(), (now + s(18), StopReason::Timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn f_047_an_increment_much_shorter_than_the_timeout_keeps_a_lease_that_is_heartbeaten() {
+        let now = Instant::now();
+        let mut lease = lease(8, 1, now);
+        assert_eq!(lease.beat_interval(), Duration::from_millis(250));
+        let mut at = now;
+        while at < now + s(20) {
+            at += lease.beat_interval();
+            assert!(at < lease.stop_at().0, "stopped after {:?}", at - now);
+            lease.renewed(at, None);
+        }
     }
 
     #[tokio::test(start_paused = true)]

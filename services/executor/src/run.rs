@@ -58,6 +58,8 @@ pub(crate) struct Run {
     pub(crate) task: Assignment,
     /// After this the claim may lapse while the run begins, so it must not begin any more.
     pub(crate) begin_by: Instant,
+    /// It needs a heartbeat at least this often.
+    pub(crate) beat_interval: Duration,
     pub(crate) ctx: Arc<Ctx>,
     /// The order of its reports; only the reporter looks at it.
     pub(crate) lane: Mutex<Lane>,
@@ -89,6 +91,8 @@ pub(crate) enum StartReport {
 struct Life {
     lease: Lease,
     begun_at: Option<Timestamp>,
+    /// When the handler began or the latest heartbeat was due, whichever is later.
+    beaten_at: Instant,
     stop: Option<(StopReason, Instant)>,
     /// The outcome is decided, by the handler's return or before.
     is_over: bool,
@@ -100,12 +104,14 @@ impl Run {
         Self {
             number,
             begin_by: received + task.claim_timeout * 3 / 4,
+            beat_interval: lease.beat_interval(),
             task,
             ctx,
             lane: Mutex::default(),
             life: Mutex::new(Life {
                 lease,
                 begun_at: None,
+                beaten_at: received,
                 stop: None,
                 is_over: false,
             }),
@@ -130,6 +136,7 @@ impl Run {
         let begun_at = self.ctx.clock.now();
         let mut life = self.life();
         life.begun_at = Some(begun_at);
+        life.beaten_at = Instant::now();
         if let Some(limit) = self.task.run_timeout {
             life.lease.begin(Instant::now(), Some(limit));
         }
@@ -164,9 +171,19 @@ impl Run {
 
     /// Whether a heartbeat is of use now.
     pub(crate) fn wants_heartbeat(&self) -> bool {
-        let life = self.life();
-        let is_dead = matches!(life.stop, Some((StopReason::Lost | StopReason::Expired, _)));
-        life.lease.is_started() && !life.is_over && !is_dead
+        self.life().wants_heartbeat()
+    }
+
+    /// Whether to heartbeat now, which is also taken note of. Heartbeats come `usual`ly apart, or closer for a short
+    /// lease; one that would be late at the next look, a `period` away, comes early.
+    pub(crate) fn takes_heartbeat(&self, now: Instant, usual: Duration, period: Duration) -> bool {
+        let mut life = self.life();
+        let due_at = life.beaten_at + self.beat_interval.min(usual);
+        let is_due = life.wants_heartbeat() && due_at < now + period;
+        if is_due {
+            life.beaten_at = now;
+        }
+        is_due
     }
 
     /// Changes what is known of the lease and wakes whoever waits for its end.
@@ -281,6 +298,11 @@ impl Life {
             self.stop = Some((reason, now));
         }
         self.stop.is_some()
+    }
+
+    fn wants_heartbeat(&self) -> bool {
+        let is_dead = matches!(self.stop, Some((StopReason::Lost | StopReason::Expired, _)));
+        self.lease.is_started() && !self.is_over && !is_dead
     }
 
     fn wakes_at(&self) -> Option<Instant> {

@@ -182,19 +182,19 @@ fn cancelling(rig: &Rig) {
 #[tokio::test]
 async fn g_08_a_cancelled_command_gets_sigterm_and_may_clean_up() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("out");
-    let path = file.display();
-    let trap = format!("trap 'echo cleaned > {path}; exit 1' TERM; while :; do sleep 0.02; done");
+    let (ready, cleaned) = (folder.path().join("ready"), folder.path().join("cleaned"));
+    let trap = format!(
+        "trap 'echo cleaned > {}; exit 1' TERM; echo ready > {}; while :; do sleep 0.02; done",
+        cleaned.display(),
+        ready.display(),
+    );
     let rig = rig();
     rig.work.push([script(&trap, "")]);
-    rig.work.reported(1, |it| *it == Action::Start).await;
+    content(&ready).await;
     cancelling(&rig);
     assert_eq!(rig.work.outcome().await, Outcome::Cancelled);
-    // The trap was set before the first heartbeat, or else SIGTERM has ended the shell by itself.
+    assert_eq!(content(&cleaned).await, "cleaned\n");
     rig.drain().await;
-    if file.exists() {
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "cleaned\n");
-    }
 }
 
 #[tokio::test]

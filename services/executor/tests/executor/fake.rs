@@ -119,7 +119,7 @@ impl FakeWork {
                 changed.await;
             }
         };
-        match tokio::time::timeout(Duration::from_secs(300), found).await {
+        match tokio::time::timeout(Duration::from_secs(100), found).await {
             Ok(found) => found,
             Err(_) => panic!("waited in vain for {what}: {:?}", self.actions()),
         }

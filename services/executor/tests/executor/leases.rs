@@ -98,28 +98,67 @@ async fn f_046_the_executor_keeps_long_runs_alive_with_one_batch_per_interval() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn f_046_a_lease_shorter_than_the_interval_is_kept_by_heartbeats_of_its_own_pace() {
+    for (timeout, increment) in [(1_000, 1_000), (8_000, 1_000)] {
+        let rig = Rig::start(registry(|task| async move {
+            let is_short = number(task.id()) > 0;
+            tokio::time::sleep(ms(if is_short { 3_000 } else { 20_000 })).await;
+            assert!(!task.is_expired());
+            Ok(Success::default())
+        }));
+        // One with the usual lease is there already, and does not keep the short one waiting.
+        rig.work.push([task(0)]);
+        tokio::time::sleep(ms(2_500)).await;
+        rig.work.push([Assignment {
+            heartbeat_timeout: ms(timeout),
+            heartbeat_increment: ms(increment),
+            ..task(1)
+        }]);
+        let outcomes = rig.work.outcomes(2).await;
+        let succeeded = outcomes
+            .iter()
+            .filter(|it| it.1 == Outcome::Success { result: None });
+        assert_eq!(succeeded.count(), 2);
+        let work = rig.work.clone();
+        rig.drain().await;
+        let state = work.state();
+        let beats = |id| {
+            let beats = state.reports.iter().filter(|it| is_heartbeat(&it.1));
+            beats.filter(|it| number(it.1.id) == id).count()
+        };
+        assert!((9..=13).contains(&beats(1)), "{} short beats", beats(1));
+        assert!((9..=11).contains(&beats(0)), "{} usual beats", beats(0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_041_without_heartbeats_expiry_fires_within_the_timeout() {
     let expired = Arc::new(Mutex::new(Vec::new()));
     let seen = expired.clone();
-    let rig = Rig::with(
-        |config| config.heartbeat_interval = ms(60_000),
-        registry(move |task| {
-            let seen = seen.clone();
-            async move {
-                let begun = Instant::now();
-                tokio::time::sleep(ms(500)).await;
-                assert!(!task.is_expired());
-                task.heartbeat().await?;
-                task.expired().await;
-                assert!(task.is_expired());
-                seen.lock().unwrap().push(begun.elapsed());
-                Ok(Success::default())
-            }
-        }),
-    );
+    let begun = Instant::now();
+    let rig = Rig::start(registry(move |task| {
+        let seen = seen.clone();
+        async move {
+            tokio::time::sleep(ms(600)).await;
+            assert!(!task.is_expired());
+            task.expired().await;
+            assert!(task.is_expired());
+            seen.lock().unwrap().push(begun.elapsed());
+            Ok(Success::default())
+        }
+    }));
     rig.work.push([times(1_000, 1_000)]);
-    rig.work.outcome().await;
+    rig.work
+        .reported(2, |it| matches!(it, Action::Heartbeat))
+        .await;
+    assert_near(begun.elapsed(), 500);
+    // No further one is answered.
+    rig.work.state().report_takes = ms(1_000_000);
+    while rig.executor.counts().running > 0 {
+        tokio::time::sleep(ms(10)).await;
+    }
     assert_near(expired.lock().unwrap()[0], 1_250);
+    rig.work.state().report_takes = Duration::ZERO;
     rig.drain().await;
 }
 
@@ -256,13 +295,14 @@ async fn the_lease_told_by_the_store_is_believed() {
     let rig = Rig::with(|config| config.heartbeat_interval = ms(600_000), registry);
     rig.work.answer(|_| {
         Ok(Reported {
-            lease: Some(ms(4_000)),
+            lease: Some(ms(9_000)),
             ..ok()?
         })
     });
-    rig.work.push([task(1)]);
+    // The lease told ends before the first heartbeat is due.
+    rig.work.push([times(40_000, 40_000)]);
     rig.work.outcome().await;
-    assert_near(stopped.lock().unwrap().unwrap().1, 2_000);
+    assert_near(stopped.lock().unwrap().unwrap().1, 4_000);
     rig.drain().await;
 }
 

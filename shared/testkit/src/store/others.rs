@@ -1,0 +1,58 @@
+//! Jobs and workers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dueline_domain::{Job, JobName, Timestamp, WorkerId};
+use dueline_ports::{JobStore, PutJob, StoreError, WorkerRecord, WorkerStore};
+
+use super::{FaultyStore, StoreMethod};
+
+#[async_trait]
+impl JobStore for FaultyStore {
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        self.one(StoreMethod::PutJob, || self.inner.put_job(put.clone()))
+            .await
+    }
+
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        self.one(StoreMethod::Job, || self.inner.job(name)).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        self.one(StoreMethod::Jobs, || self.inner.jobs()).await
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        let call = || self.inner.pause_job(name, paused, now);
+        self.one(StoreMethod::PauseJob, call).await
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        self.one(StoreMethod::DeleteJob, || self.inner.delete_job(name))
+            .await
+    }
+}
+
+#[async_trait]
+impl WorkerStore for FaultyStore {
+    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
+        let call = || self.inner.put_workers(workers.clone());
+        self.one(StoreMethod::PutWorkers, call).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.one(StoreMethod::Workers, || self.inner.workers())
+            .await
+    }
+
+    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        let call = || self.inner.remove_workers(ids.clone());
+        self.one(StoreMethod::RemoveWorkers, call).await
+    }
+}

@@ -1,0 +1,135 @@
+//! Many worlds, each from its seed: no promise is broken in any, and everything interesting happens in some.
+
+use std::ops::Range;
+
+use dueline_tests_simulation::{Mode, run, run_all};
+
+/// What must happen at least once over the safety worlds; otherwise they prove nothing about it.
+const SOMETIMES: [&str; 54] = [
+    "cancel beat claim",
+    "cancelled before a claim",
+    "claim of a leaver taken back",
+    "clock jumped",
+    "crash",
+    "cut off",
+    "due row late",
+    "due row moved",
+    "due task enqueued",
+    "failed for good",
+    "failed for now",
+    "given back",
+    "heartbeat",
+    "host crashed",
+    "host stopped in order",
+    "lost run waits",
+    "message doubled",
+    "message late",
+    "message lost",
+    "message lost after receive",
+    "messages reordered",
+    "modified",
+    "own write recognised",
+    "pause",
+    "poison trashed",
+    "queue deleted",
+    "queue entry failed",
+    "queue entry failed but sent",
+    "queue outage",
+    "queue timed out after",
+    "queue unavailable",
+    "redriven",
+    "retries exhausted",
+    "retries exhausted by lost runs",
+    "retry enqueued",
+    "run stopped on request",
+    "stale due row skipped",
+    "stale message dropped",
+    "start and outcome in one write",
+    "start in its own write",
+    "status answer lost",
+    "status call lost",
+    "stop asked for",
+    "store executed twice",
+    "store item left out",
+    "store outage",
+    "store throttled",
+    "store timed out after",
+    "store timed out before",
+    "store unavailable",
+    "submit recognised",
+    "watchdog took back claimed",
+    "watchdog took back enqueued",
+    "watchdog took back processing",
+];
+
+/// And over all of them, what shows that fencing was needed.
+const ZOMBIES: [&str; 4] = [
+    "user code began after its claim was lost",
+    "zombie tried to finish",
+    "zombie tried to heartbeat",
+    "zombie tried to start",
+];
+
+/// The first seeds; `SEEDS` in the environment asks for more.
+fn seeds(least: u64) -> Range<u64> {
+    let wanted = std::env::var("SEEDS")
+        .ok()
+        .and_then(|count| count.parse().ok());
+    0..wanted.map_or(least, |wanted: u64| wanted.max(least))
+}
+
+#[test]
+fn no_promise_is_broken_in_safety_worlds_and_all_that_matters_happens() {
+    let counters = run_all(seeds(500), Mode::Safety);
+    assert_eq!(
+        counters.missing(&SOMETIMES),
+        [""; 0],
+        "{:#?}",
+        counters.all()
+    );
+    assert_eq!(counters.missing(&ZOMBIES), [""; 0], "{:#?}", counters.all());
+}
+
+#[test]
+fn no_promise_is_broken_when_clocks_are_wrong_by_minutes() {
+    let counters = run_all(seeds(60), Mode::WildClocks);
+    assert_eq!(counters.missing(&ZOMBIES), [""; 0], "{:#?}", counters.all());
+}
+
+#[test]
+fn whatever_is_healthy_goes_on_when_the_rest_is_dead_for_good() {
+    let counters = run_all(seeds(200), Mode::Liveness);
+    let expected = [
+        "crash",
+        "pause",
+        "cut off",
+        "queue dead",
+        "succeeded after a retry",
+    ];
+    assert_eq!(
+        counters.missing(&expected),
+        [""; 0],
+        "{:#?}",
+        counters.all()
+    );
+}
+
+#[test]
+fn the_same_seed_makes_the_same_history() {
+    for mode in [Mode::Safety, Mode::WildClocks, Mode::Liveness] {
+        for seed in 0..15 {
+            let (once, again) = (run(seed, mode, None), run(seed, mode, None));
+            if once.fingerprint == again.fingerprint {
+                continue;
+            }
+            let (once, again) = (once.history.entries(), again.history.entries());
+            let same = |(a, b): &(_, _)| format!("{a:?}") == format!("{b:?}");
+            let common = once.iter().zip(&again).take_while(same).count();
+            panic!(
+                "seed {seed} of {mode:?} differs at entry {common}:\n{:?}\n{:?}",
+                once.get(common),
+                again.get(common)
+            );
+        }
+    }
+}
