@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, str::FromStr};
 
+use dueline_domain::Policy;
 use dueline_executor::Registry;
 
 /// A service that a process can run.
@@ -92,6 +93,8 @@ pub struct NodeConfig {
     pub controller: dueline_controller::Config,
     /// Executors of this process.
     pub workers: Vec<WorkerConfig>,
+    /// The timeouts of a job that names none.
+    pub default_policy: Policy,
     /// Text of the metrics, for `/metrics`.
     pub metrics: Option<dueline_frontend::MetricsText>,
 }
@@ -108,6 +111,7 @@ impl NodeConfig {
             status: dueline_status_controller::Config::default(),
             controller: dueline_controller::Config::default(),
             workers: Vec::new(),
+            default_policy: Policy::default(),
             metrics: None,
         }
     }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_api::{Frontend, Status, Work, grpc};
+use dueline_api::{Dispatch, Frontend, Status, Work, grpc};
 use dueline_backends::{BackendError, OpenedStore};
 use dueline_controller::Controller;
 use dueline_executor::Executor;
@@ -90,7 +90,11 @@ impl Node {
                 jobs_changed: parts.jobs_changed.clone(),
             },
         );
-        let frontend = Arc::new(FrontendService::new(parts.frontend()));
+        let dispatch = config
+            .roles
+            .has(Role::Controller)
+            .then(|| controller.clone() as Arc<dyn Dispatch>);
+        let frontend = Arc::new(FrontendService::new(parts.frontend(dispatch)));
 
         let (services, workers) = (TaskGroup::new(), TaskGroup::new());
         let (stop_services, stop_workers) = (Shutdown::new(), Shutdown::new());
@@ -124,6 +128,7 @@ impl Node {
                     status: has(Role::StatusController).then(|| status.clone() as Arc<dyn Status>),
                     work: has(Role::Controller).then(|| controller.clone() as Arc<dyn Work>),
                     queue: has(Role::StatusController).then(|| parts.queue.clone()),
+                    default_policy: config.default_policy.clone(),
                 };
                 let rest = dueline_frontend::router(RouterDeps {
                     frontend: frontend.clone(),
@@ -136,6 +141,7 @@ impl Node {
                     rng: parts.rng.clone(),
                     metrics: config.metrics,
                     limits: RestLimits::default(),
+                    default_policy: config.default_policy,
                 });
                 let router = rest.merge(grpc::routes(offered).into_axum_router());
                 let serve = dueline_frontend::serve(listener, router, stop_services.child());
@@ -273,8 +279,9 @@ impl Parts {
         }
     }
 
-    fn frontend(&self) -> FrontendDeps {
+    fn frontend(&self, dispatch: Option<Arc<dyn Dispatch>>) -> FrontendDeps {
         FrontendDeps {
+            dispatch,
             store: self.store.clone(),
             queue: self.queue.clone(),
             clock: self.clock.clone(),

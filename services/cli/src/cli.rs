@@ -124,9 +124,12 @@ fn start(cli: Cli) -> Exit {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build();
-    let ended = runtime
-        .map_err(CliError::from)
-        .and_then(|runtime| runtime.block_on(cli.command.run(&context)));
+    let ended = runtime.map_err(CliError::from).and_then(|runtime| {
+        let ended = runtime.block_on(cli.command.run(&context));
+        // A thread that still reads a large file must not keep a process that was told to end.
+        runtime.shutdown_background();
+        ended
+    });
     ended.unwrap_or_else(|error| error.report(json))
 }
 

@@ -56,6 +56,15 @@ impl Output {
         self.progress
     }
 
+    /// How a table for people is written.
+    pub(crate) const fn style(&self, now: Timestamp) -> Style {
+        Style {
+            colours: self.colours,
+            fit: self.terminal,
+            now,
+        }
+    }
+
     /// Writes an answer: as it is for programs, as `human` tells it for people.
     pub(crate) fn show(
         &self,
@@ -66,11 +75,7 @@ impl Output {
         if self.json {
             return self.line(answer.as_str());
         }
-        let text = human(&Style {
-            colours: self.colours,
-            fit: self.terminal,
-            now,
-        })?;
+        let text = human(&self.style(now))?;
         self.line(&text)
     }
 

@@ -19,6 +19,11 @@ fn help_of_the_program() {
 }
 
 #[test]
+fn help_of_demo() {
+    insta::assert_snapshot!(help(&["demo"]));
+}
+
+#[test]
 fn help_of_job_apply() {
     insta::assert_snapshot!(help(&["job", "apply"]));
 }

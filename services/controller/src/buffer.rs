@@ -96,6 +96,12 @@ impl Buffer {
         self.jobs.keys().cloned().collect()
     }
 
+    /// The kind of handler of a served job that has no messages here.
+    pub(crate) fn handler_if_empty(&self, job: &JobName) -> Option<Arc<str>> {
+        let shelf = self.jobs.get(job)?;
+        shelf.held.is_empty().then(|| shelf.handler.clone())
+    }
+
     /// How many messages one job may have here: its part of the whole.
     pub(crate) fn share(&self) -> usize {
         (self.len_max / self.jobs.len().max(1)).max(1)

@@ -18,7 +18,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Config, Deps, buffer::Buffer, hand_out::hand_out, interest::Interests};
+use crate::{
+    Config, Deps,
+    buffer::Buffer,
+    dispatch::Waiting,
+    hand_out::{Handed, hand_out},
+    interest::Interests,
+};
 
 /// Longest wait for work that is taken literally.
 const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -37,6 +43,8 @@ pub struct Controller {
     pub(crate) stopped: CancellationToken,
     /// Hand-outs under way.
     pub(crate) hand_outs: TaskGroup,
+    /// Questions that wait.
+    pub(crate) waiting: Waiting,
 }
 
 impl Controller {
@@ -52,6 +60,7 @@ impl Controller {
             room: Notify::new(),
             stopped: CancellationToken::new(),
             hand_outs: TaskGroup::new(),
+            waiting: Waiting::default(),
         })
     }
 
@@ -87,12 +96,8 @@ impl Controller {
         popped
     }
 
-    /// The first messages for this question, or none when its time is over.
-    async fn wait_for_messages(
-        &self,
-        ask: &NextWork,
-        ends_at: Instant,
-    ) -> Result<Vec<Delivery>, ApiError> {
+    /// What comes first for this question; no messages when its time is over.
+    async fn wait_for_work(&self, ask: &NextWork, ends_at: Instant) -> Result<Found, ApiError> {
         loop {
             // Registered before the look, so that nothing arrives unseen between look and wait.
             let mut arrived = pin!(self.arrived.notified());
@@ -102,15 +107,30 @@ impl Controller {
             }
             let popped = self.pop(ask);
             if !popped.is_empty() || Instant::now() >= ends_at {
-                return Ok(popped);
+                return Ok(Found::Messages(popped));
             }
+            let mut place = self.waiting.wait(ask);
             tokio::select! {
                 biased;
+                // Set aside for a task that is being stored: nothing else counts until that has come to an end.
+                Ok(offer) = &mut place.offered => {
+                    if let Ok(handed) = offer.await {
+                        return Ok(Found::Handed(handed));
+                    }
+                }
                 () = self.stopped.cancelled() => {}
                 _ = timeout_at(ends_at, arrived) => {}
             }
         }
     }
+}
+
+/// Work for a question.
+enum Found {
+    /// Messages whose tasks are still to be claimed.
+    Messages(Vec<Delivery>),
+    /// A task that was claimed with the write that stored it.
+    Handed(Handed),
 }
 
 #[async_trait]
@@ -124,7 +144,10 @@ impl Work for Controller {
         let ends_at = Instant::now() + ask.wait.min(WAIT_MAX);
         let _asking = self.interests.ask(&ask);
         loop {
-            let deliveries = self.wait_for_messages(&ask, ends_at).await?;
+            let deliveries = match self.wait_for_work(&ask, ends_at).await? {
+                Found::Handed(handed) => return Ok(handed.take()),
+                Found::Messages(deliveries) => deliveries,
+            };
             if deliveries.is_empty() {
                 return Ok(Vec::new());
             }

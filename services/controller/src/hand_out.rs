@@ -21,6 +21,14 @@ pub(crate) struct Handed {
 }
 
 impl Handed {
+    pub(crate) fn new(assignments: Vec<Assignment>, deps: &Deps, group: &TaskGroup) -> Self {
+        Self {
+            assignments,
+            deps: deps.clone(),
+            group: group.clone(),
+        }
+    }
+
     /// The tasks; from here on they are the caller's.
     pub(crate) fn take(mut self) -> Vec<Assignment> {
         std::mem::take(&mut self.assignments)

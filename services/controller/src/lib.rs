@@ -3,6 +3,7 @@
 mod buffer;
 mod config;
 mod controller;
+mod dispatch;
 mod hand_out;
 mod interest;
 mod receive;

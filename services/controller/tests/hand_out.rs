@@ -4,7 +4,8 @@ mod kit;
 
 use std::{collections::BTreeSet, sync::atomic::Ordering, task::Poll, time::Duration};
 
-use dueline_api::{ErrorKind, NextWork};
+use dueline_api::{Dispatch as _, ErrorKind, NextWork, Status as _};
+use dueline_domain::Weight;
 use dueline_ports::{TaskQueue as _, conformance::queue::message};
 use kit::{Kit, ask, ms, name, numbers, ranked, secs, weighing, worker};
 use tokio::{
@@ -350,5 +351,79 @@ async fn a_huge_wait_is_no_panic() {
     let wait = Duration::MAX;
     let got = kit.next(NextWork { wait, ..ask() }).await;
     assert_eq!(got.unwrap().len(), 1);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
+    let kit = Kit::new().await;
+    kit.show_interest(ask()).await;
+    let reserve = || kit.controller.clone().reserve(&name("a"), Weight::ONE);
+    assert!(reserve().is_none(), "nobody waits");
+    let waiting = kit.next(ask());
+    let stored = async {
+        sleep(ms(1)).await;
+        let heavy = Weight::new(101).unwrap();
+        assert!(
+            kit.controller.clone().reserve(&name("a"), heavy).is_none(),
+            "too heavy"
+        );
+        assert!(
+            kit.controller
+                .clone()
+                .reserve(&name("b"), Weight::ONE)
+                .is_none(),
+            "not wanted"
+        );
+        // Stored elsewhere after all: the worker goes on waiting.
+        drop(reserve().expect("a worker waits"));
+        sleep(ms(1)).await;
+        let reserved = reserve().expect("it waits again");
+        assert!(reserve().is_none(), "it is set aside once");
+        assert_eq!(reserved.worker(), &worker("w"));
+        // What arrives meanwhile waits for the next question.
+        kit.send(vec![ranked("a", 7, 0)]).await;
+        sleep(ms(5)).await;
+        let claimed = kit
+            .status
+            .claim(&worker("w"), vec![ranked("a", 9, 0)])
+            .await;
+        reserved.deliver(claimed.into_iter().next().unwrap().unwrap());
+    };
+    let (assignments, ()) = tokio::join!(waiting, stored);
+    assert_eq!(numbers(&assignments.unwrap()), [9]);
+    assert_eq!(numbers(&kit.next(ask()).await.unwrap()), [7]);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_029_a_task_stored_for_a_worker_that_went_away_is_given_back() {
+    let kit = Kit::new().await;
+    kit.show_interest(ask()).await;
+    let mut waiting = Box::pin(kit.next(ask()));
+    tokio::select! {
+        biased;
+        _ = &mut waiting => panic!("there is no work"),
+        () = sleep(ms(1)) => {}
+    }
+    let reserved = kit
+        .controller
+        .clone()
+        .reserve(&name("a"), Weight::ONE)
+        .unwrap();
+    let claimed = kit
+        .status
+        .claim(&worker("w"), vec![ranked("a", 9, 0)])
+        .await;
+    drop(waiting);
+    reserved.deliver(claimed.into_iter().next().unwrap().unwrap());
+    let again = kit
+        .next(NextWork {
+            worker: worker("x"),
+            ..ask()
+        })
+        .await
+        .unwrap();
+    assert_eq!(again.len(), 1, "another worker has it at once");
     kit.stop().await;
 }

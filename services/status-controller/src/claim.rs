@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_api::{ApiError, Assignment};
-use dueline_domain::{Claim, Event, Job, JobName, Task, TaskRef, WorkerId};
+use dueline_domain::{Claim, Event, Job, JobName, TaskRef, WorkerId};
 use dueline_ports::{Command, StoreError};
 
 use crate::{StatusController, metrics};
@@ -86,44 +86,8 @@ fn assign(
     };
     let task = result?.task;
     match definitions.of(&task.job) {
-        Some(Ok(job)) => assignment(*task, job),
+        Some(Ok(job)) => Assignment::of(*task, job)
+            .ok_or_else(|| ApiError::unavailable("store gave no lease for a claim")),
         _ => Err(StoreError::no_job(&task.job).into()),
     }
-}
-
-/// All that running a claimed task takes.
-fn assignment(task: Task, job: &Job) -> Result<Assignment, ApiError> {
-    let (Some(token), Some(lease)) = (task.state.token(), task.lease()) else {
-        return Err(ApiError::unavailable("store gave no lease for a claim"));
-    };
-    let claimed_at = lease.claimed_at;
-    let policy = task.policy(&job.policy);
-    let start_first = !policy.retry.allows_after(task.tries.saturating_add(1));
-    let (claim_timeout, run_timeout) = (policy.claim_timeout, policy.run_timeout);
-    let heartbeat_timeout = policy.heartbeat_timeout;
-    let heartbeat_increment = policy.heartbeat_increment;
-    // A worker may begin before its start is durable, so a lost claim may have been a run as well.
-    let started_before = task.started_at.is_some() || task.history.is_some() || task.losses > 0;
-    let input = task.input().clone();
-    let extras = task.extras.map(|extras| *extras).unwrap_or_default();
-    Ok(Assignment {
-        job: task.job,
-        id: task.id,
-        token,
-        attempt: task.tries,
-        input,
-        content_type: extras.content_type,
-        name: extras.name,
-        weight: task.weight,
-        run_at: task.run_at,
-        claimed_at,
-        handler: job.handler.clone(),
-        claim_timeout,
-        heartbeat_timeout,
-        heartbeat_increment,
-        run_timeout,
-        start_first,
-        started_before,
-        trace: extras.trace,
-    })
 }

@@ -7,6 +7,6 @@ pub mod v1;
 
 pub use error::{ApiError, ErrorKind};
 pub use services::{
-    Action, Alive, Assignment, Frontend, NextWork, Registration, Report, Reported, ServedJob,
-    Status, Submitted, Work,
+    Action, Alive, Assignment, Dispatch, Frontend, NextWork, Registration, Report, Reported,
+    Reservation, ServedJob, Status, Submitted, Work,
 };

@@ -207,6 +207,59 @@ pub struct Assignment {
     pub trace: Option<Arc<str>>,
 }
 
+impl Assignment {
+    /// All that running a claimed task takes, by the definition of its job; `None` when nobody has claimed it.
+    pub fn of(task: Task, job: &Job) -> Option<Self> {
+        let (token, lease) = (task.state.token()?, task.lease()?);
+        let claimed_at = lease.claimed_at;
+        let policy = task.policy(&job.policy);
+        let start_first = !policy.retry.allows_after(task.tries.saturating_add(1));
+        let (claim_timeout, run_timeout) = (policy.claim_timeout, policy.run_timeout);
+        let heartbeat_timeout = policy.heartbeat_timeout;
+        let heartbeat_increment = policy.heartbeat_increment;
+        // A worker may begin before its start is durable, so a lost claim may have been a run as well.
+        let started_before = task.started_at.is_some() || task.history.is_some() || task.losses > 0;
+        let input = task.input().clone();
+        let extras = task.extras.map(|extras| *extras).unwrap_or_default();
+        Some(Self {
+            job: task.job,
+            id: task.id,
+            token,
+            attempt: task.tries,
+            input,
+            content_type: extras.content_type,
+            name: extras.name,
+            weight: task.weight,
+            run_at: task.run_at,
+            claimed_at,
+            handler: job.handler.clone(),
+            claim_timeout,
+            heartbeat_timeout,
+            heartbeat_increment,
+            run_timeout,
+            start_first,
+            started_before,
+            trace: extras.trace,
+        })
+    }
+}
+
+/// A controller in the frontend's own process: a worker that waits for work gets a new task with the very write that
+/// stores it.
+pub trait Dispatch: Send + Sync + 'static {
+    /// Sets a waiting worker aside for a task of `job` with this weight, if there is one and nothing of the job stands
+    /// before the task. The worker waits until the reservation is used or dropped.
+    fn reserve(self: Arc<Self>, job: &JobName, weight: Weight) -> Option<Box<dyn Reservation>>;
+}
+
+/// A worker that was set aside.
+pub trait Reservation: Send + Sync {
+    /// The worker to claim the task for.
+    fn worker(&self) -> &WorkerId;
+    /// Hands it the task, which is durably claimed for it. If the worker has gone meanwhile, the task is given back.
+    fn deliver(self: Box<Self>, assignment: Assignment);
+}
+
 /// What an owner says about its task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {

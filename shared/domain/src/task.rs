@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Backoff, JobName, Lease, Policy, Priority, State, StateKind, TaskId, TaskRef, Timestamp, Token,
-    Transition, Weight, WorkerId, WriteId, limits,
+    Backoff, Claim, Event, JobName, Lease, Policy, Priority, State, StateKind, TaskId, TaskRef,
+    Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
 };
 
 /// Everything known about one task.
@@ -251,6 +251,22 @@ impl NewTask {
 }
 
 impl Task {
+    /// Makes a task that is born enqueued the property of a worker that waits for it, within the same write: what a
+    /// claim right afterwards would have done. Any other task stays as it is.
+    pub fn claim_at_birth(&mut self, job: &Policy, worker: WorkerId) {
+        let State::Enqueued { token, .. } = self.state else {
+            return;
+        };
+        let claim = Event::Claim(Claim {
+            token,
+            worker,
+            start: false,
+        });
+        if let Ok(transition) = apply(self, job, &claim, self.write, self.created_at) {
+            self.advance(transition);
+        }
+    }
+
     /// Which state this is in.
     pub const fn kind(&self) -> StateKind {
         self.state.kind()

@@ -140,6 +140,8 @@ pub struct Create {
     pub write: WriteId,
     /// Whether a due task may be born enqueued (the caller will send its message) if its job lets it.
     pub hand_on: bool,
+    /// A worker that waits for just this task: instead of enqueued it is born claimed, in the same write.
+    pub claim_for: Option<WorkerId>,
 }
 
 /// A stored task.

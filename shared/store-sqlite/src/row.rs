@@ -242,6 +242,7 @@ pub(crate) fn insert(
 ) -> rusqlite::Result<bool> {
     let extras = task.extras.as_deref();
     let extras_json = extras.map(records::extras_to_json);
+    let lease = task.lease();
     let inserted = statement.execute(rusqlite::params![
         task.id.as_bytes(),
         job_row,
@@ -256,14 +257,18 @@ pub(crate) fn insert(
         extras.and_then(|extras| extras.key.as_deref()),
         extras_json,
         inline(Some(&task.payload)),
+        lease.map(|lease| lease.worker.as_str()),
+        lease.map(|lease| lease.claimed_at.millis()),
+        lease.map(|lease| lease.expires_at.millis()),
     ])?;
     Ok(inserted == 1)
 }
 
-/// A new task: a run-now task has no lease, no history and no result, so those columns keep their NULL.
+/// A new task has no run, no history and no result, so those columns keep their NULL.
 pub(crate) const INSERT: &str = "INSERT INTO task (id, job, state, priority, weight, run_at, trigger_at, token, \
-     write_id, tries, losses, cancel_requested, created_at, changed_at, key, extras, payload) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, 0, ?10, ?10, ?11, ?12, ?13) \
+     write_id, tries, losses, cancel_requested, created_at, changed_at, key, extras, payload, worker, claimed_at, \
+     heartbeat_at, expires_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, 0, ?10, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16) \
      ON CONFLICT DO NOTHING";
 
 /// Everything a transition may set, but what a user may change.

@@ -34,6 +34,7 @@ fn create(number: u64, bytes: usize) -> Create {
         token: Token::from_random(number + 1),
         write: WriteId::from_random(number + 1),
         hand_on: true,
+        claim_for: None,
     }
 }
 

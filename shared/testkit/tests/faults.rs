@@ -62,6 +62,7 @@ fn create(number: u8) -> Create {
         token: Token::from_random(u64::from(number)),
         write: WriteId::from_random(u64::from(number)),
         hand_on: true,
+        claim_for: None,
     }
 }
 

@@ -65,6 +65,7 @@ impl Client {
             token: self.rng.token(),
             write: self.rng.write_id(),
             hand_on: true,
+            claim_for: None,
         }
     }
 

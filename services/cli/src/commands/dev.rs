@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dueline_all_in_one::Node;
 use dueline_api::v1::JobSpec;
-use dueline_domain::{Job, JobName};
+use dueline_domain::{Job, JobName, Policy};
 use dueline_runtime::config::ConfigArgs;
 
 use super::process;
@@ -58,7 +58,9 @@ impl Dev {
             .await
             .map_err(|error| process::start_error(&error))?;
         for (name, spec) in JOBS {
-            node.frontend().put_job(job(name, spec)?).await?;
+            node.frontend()
+                .put_job(job(name, spec, &settings.policy())?)
+                .await?;
         }
         let address = node.address().unwrap_or(settings.server.listen);
         for line in lines(&address.to_string()) {
@@ -82,11 +84,11 @@ fn lines(address: &str) -> [String; 4] {
     ]
 }
 
-fn job(name: &str, spec: &str) -> Result<Job, CliError> {
+fn job(name: &str, spec: &str, default: &Policy) -> Result<Job, CliError> {
     let name = JobName::parse(name).map_err(|error| CliError::invalid(error.to_string()))?;
     let spec: JobSpec =
         serde_json::from_str(spec).map_err(|error| CliError::invalid(error.to_string()))?;
-    Ok(spec.into_job(name, Some("dev".into()))?)
+    Ok(spec.into_job(name, Some("dev".into()), default)?)
 }
 
 #[cfg(test)]
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn the_jobs_to_play_with_are_jobs() {
         for (name, spec) in JOBS {
-            job(name, spec).unwrap();
+            job(name, spec, &Policy::default()).unwrap();
         }
     }
 }

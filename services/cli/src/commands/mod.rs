@@ -28,6 +28,8 @@ mod worker_run;
 pub enum Command {
     /// Run everything in one process, with jobs to play with
     Dev(dev::Dev),
+    /// Work through the files of a folder and check every result
+    Demo(demo::Demo),
     /// Run the server that owns a store
     Serve(serve::Serve),
     /// Run a controller for a server elsewhere
@@ -54,6 +56,7 @@ impl Command {
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         match self {
             Self::Dev(command) => command.run(context).await,
+            Self::Demo(command) => command.run(context).await,
             Self::Serve(command) => command.run(context).await,
             Self::Controller(command) => command.run(context).await,
             Self::Bench(command) => command.run(context).await,

@@ -7,10 +7,10 @@ use dueline_api::ErrorKind;
 use dueline_executor::{BuiltIn, HttpSettings, Registry};
 use dueline_runtime::{
     Metrics, ServiceError, TaskGroup, TelemetryGuard,
-    config::{ConfigArgs, Settings},
+    config::{ConfigArgs, ConfigError, Settings},
     incarnation, telemetry,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{CliError, Exit};
 
@@ -29,19 +29,31 @@ pub(crate) fn prepare(args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
         return Ok(None);
     }
     let loaded = loaded.checked().map_err(config_error)?;
-    let guard =
-        telemetry::init(&loaded.settings.log).map_err(|error| CliError::invalid(chain(&error)))?;
+    let prepared = switch_on(loaded.settings)?;
     for note in &loaded.notes {
         tracing::warn!("{note}");
     }
-    Ok(Some(Prepared {
-        settings: loaded.settings,
-        metrics: Metrics::install(),
-        _telemetry: guard,
-    }))
+    Ok(Some(prepared))
 }
 
-fn config_error(error: dueline_runtime::config::ConfigError) -> CliError {
+/// As [`prepare`], for settings that were made here.
+pub(crate) fn with_settings(settings: Settings) -> Result<Prepared, CliError> {
+    settings
+        .check()
+        .map_err(|problems| config_error(ConfigError::Problems(problems)))?;
+    switch_on(settings)
+}
+
+fn switch_on(settings: Settings) -> Result<Prepared, CliError> {
+    let guard = telemetry::init(&settings.log).map_err(|error| CliError::invalid(chain(&error)))?;
+    Ok(Prepared {
+        settings,
+        metrics: Metrics::install(),
+        _telemetry: guard,
+    })
+}
+
+fn config_error(error: ConfigError) -> CliError {
     CliError::new(ErrorKind::Invalid, "config", chain(&error))
 }
 
@@ -117,6 +129,7 @@ pub(crate) fn node(prepared: &Prepared) -> NodeConfig {
     node.listen = Some(settings.server.listen);
     node.consumer.poll_period = settings.scheduler.poll_period();
     node.status.interval = settings.worker.heartbeat_interval();
+    node.default_policy = settings.policy();
     node.metrics = Some(std::sync::Arc::new(move || metrics.render()));
     node
 }
@@ -125,15 +138,34 @@ pub(crate) fn node(prepared: &Prepared) -> NodeConfig {
 pub(crate) async fn until_stopped(
     failed: impl Future<Output = ServiceError>,
 ) -> Result<(), CliError> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
-    tokio::select! {
-        biased;
-        error = failed => Err(service_error(&error)),
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
+    Signals::listen()?.received(failed).await
+}
+
+/// SIGINT and SIGTERM, which end nothing by themselves any more.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, CliError> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// As [`until_stopped`], for a signal that came since [`Signals::listen`].
+    pub(crate) async fn received(
+        &mut self,
+        failed: impl Future<Output = ServiceError>,
+    ) -> Result<(), CliError> {
+        tokio::select! {
+            biased;
+            error = failed => Err(service_error(&error)),
+            _ = self.interrupt.recv() => Ok(()),
+            _ = self.terminate.recv() => Ok(()),
+        }
     }
 }
 
@@ -146,15 +178,19 @@ pub(crate) async fn stop(
         "stopping: running tasks have {} s to end, a second signal ends at once",
         grace.as_secs()
     );
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     tokio::select! {
         biased;
         ended = stopped => ended.map_err(|error| service_error(&error)).map(|()| Exit::Ok),
         _ = interrupt.recv() => Ok(Exit::Internal),
+        _ = terminate.recv() => Ok(Exit::Internal),
     }
 }
 
-fn service_error(error: &ServiceError) -> CliError {
+pub(crate) fn service_error(error: &ServiceError) -> CliError {
     CliError::new(ErrorKind::Internal, "service_failed", error.to_string())
         .with_hint("the log above says what went wrong")
 }

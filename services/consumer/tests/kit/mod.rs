@@ -148,6 +148,7 @@ impl Kit {
             token: self.rng.token(),
             write: self.rng.write_id(),
             hand_on,
+            claim_for: None,
         };
         let new = new.into_iter().map(create).collect();
         let created = self.store.create(self.clock.now(), new).await;

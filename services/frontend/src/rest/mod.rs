@@ -17,6 +17,7 @@ use std::sync::Arc;
 use axum::{Router, middleware};
 use bytes::Bytes;
 use dueline_api::{ApiError, ErrorKind, Frontend, Work};
+use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
 
 pub(crate) use failure::{Failure, render};
@@ -45,6 +46,8 @@ pub struct RouterDeps {
     pub metrics: Option<MetricsText>,
     /// Bounds.
     pub limits: RestLimits,
+    /// The timeouts of a job that names none.
+    pub default_policy: Policy,
 }
 
 /// What every route has at hand.
@@ -56,6 +59,7 @@ pub(crate) struct App {
     rng: Arc<dyn Rng>,
     metrics: Option<MetricsText>,
     limits: RestLimits,
+    default_policy: Policy,
     in_flight: Gate,
     waiting: Gate,
     openapi: Bytes,
@@ -81,6 +85,7 @@ pub fn router(deps: RouterDeps) -> Router {
         rng: deps.rng,
         metrics: deps.metrics,
         limits,
+        default_policy: deps.default_policy,
         in_flight: Gate::new(limits.in_flight_max),
         waiting: Gate::new(limits.waiting_max),
         openapi: Bytes::from(openapi()),

@@ -9,7 +9,7 @@ mod to_the_end;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_api::{ApiError, Frontend, Submitted};
+use dueline_api::{ApiError, Dispatch, Frontend, Submitted};
 use dueline_domain::{Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId};
 use dueline_ports::{Clock, JobStats, ListQuery, Page, Rng, Store, TaskQueue, WorkerRecord};
 use dueline_runtime::{DueSignal, EndSignal, TaskGroup};
@@ -32,6 +32,8 @@ pub struct FrontendDeps {
     pub due: Arc<DueSignal>,
     /// Tells about tasks that end.
     pub ended: Arc<EndSignal>,
+    /// A controller in this process whose waiting workers may get new tasks at once.
+    pub dispatch: Option<Arc<dyn Dispatch>>,
     /// Told when there are other jobs than before, or a job is paused or resumed.
     pub jobs_changed: Arc<Notify>,
 }

@@ -1,12 +1,27 @@
 //! Storing tasks: store first, then send.
 
-use dueline_api::{ApiError, ErrorKind, Submitted};
-use dueline_domain::{NewTask, State, StateKind, limits};
-use dueline_ports::{Create, hand_on};
+use dueline_api::{ApiError, Assignment, ErrorKind, Reservation, Submitted};
+use dueline_domain::{NewTask, State, StateKind, Task, limits};
+use dueline_ports::{Create, Created, hand_on};
 
 use super::Inner;
 
 impl Inner {
+    /// Hands a task that was born claimed to its worker. A task of an earlier submit, or one that its job held back,
+    /// is not: dropping the reservation lets the worker go on waiting.
+    async fn deliver(&self, reserved: Box<dyn Reservation>, created: &Created) {
+        let owner = created.task.lease().map(|lease| &lease.worker);
+        if created.existed || owner != Some(reserved.worker()) {
+            return;
+        }
+        // A job that is gone by now leaves the task to its claim timeout.
+        if let Ok(Some(job)) = self.deps.store.job(&created.task.job).await
+            && let Some(assignment) = Assignment::of(Task::clone(&created.task), &job)
+        {
+            reserved.deliver(assignment);
+        }
+    }
+
     pub(super) async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
         let max = limits().batch_len_max;
         if tasks.len() > max {
@@ -18,6 +33,14 @@ impl Inner {
         }
         let deps = &self.deps;
         let now = deps.clock.now();
+        // A batch is for throughput; only a single task is worth a worker that is set aside for it.
+        let reserved = match tasks.as_slice() {
+            [task] if task.run_at.is_none() => deps
+                .dispatch
+                .as_ref()
+                .and_then(|dispatch| dispatch.clone().reserve(&task.job, task.weight)),
+            _ => None,
+        };
         let creates: Vec<Create> = tasks
             .into_iter()
             .map(|task| Create {
@@ -25,9 +48,13 @@ impl Inner {
                 token: deps.rng.token(),
                 write: deps.rng.write_id(),
                 hand_on: true,
+                claim_for: reserved.as_ref().map(|worker| worker.worker().clone()),
             })
             .collect();
         let results = deps.store.create(now, creates).await;
+        if let (Some(reserved), Some(Ok(created))) = (reserved, results.first()) {
+            self.deliver(reserved, created).await;
+        }
 
         let fresh = results
             .iter()

@@ -149,6 +149,7 @@ impl Bench {
             token: self.rng.token(),
             write: self.rng.write_id(),
             hand_on: true,
+            claim_for: None,
         };
         let mut created = self.store.create(self.clock.now(), vec![create]).await;
         let task = created.remove(0).unwrap().task;

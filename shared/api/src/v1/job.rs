@@ -99,8 +99,14 @@ impl QuotaSpec {
 }
 
 impl JobSpec {
-    /// The definition of `name`. The service that stores it fills in the times.
-    pub fn into_job(self, name: JobName, created_by: Option<Arc<str>>) -> Result<Job, ApiError> {
+    /// The definition of `name`, with the timeouts of `default` where it names none. The service that stores it fills
+    /// in the times.
+    pub fn into_job(
+        self,
+        name: JobName,
+        created_by: Option<Arc<str>>,
+        default: &Policy,
+    ) -> Result<Job, ApiError> {
         check_queue(self.queue.as_deref(), &name)?;
         let info_max = limits().details_bytes_max;
         let info = self.info.unwrap_or_default();
@@ -112,7 +118,6 @@ impl JobSpec {
             Some(spec) => spec.try_into()?,
             None => Handler::worker(),
         };
-        let default = Policy::default();
         let duration = |ms: Option<u64>, or: Duration| ms.map_or(or, Duration::from_millis);
         let heartbeat_timeout = duration(self.heartbeat_timeout_ms, default.heartbeat_timeout);
         let policy = Policy {
@@ -274,7 +279,8 @@ impl TryFrom<JobView> for Job {
             quota: Some(view.quota),
             paused: Some(view.status == "paused"),
         };
-        let job = spec.into_job(view.name, Some(Arc::from(view.created_by)))?;
+        let created_by = Some(Arc::from(view.created_by));
+        let job = spec.into_job(view.name, created_by, &Policy::default())?;
         Ok(Self {
             created_at: view.created_at.0,
             changed_at: view.changed_at.0,
@@ -298,7 +304,7 @@ mod tests {
     fn job(text: &str) -> Result<Job, (String, String)> {
         let name = JobName::parse("mail").unwrap();
         parse::<JobSpec>(text.as_bytes())
-            .and_then(|spec| spec.into_job(name, None))
+            .and_then(|spec| spec.into_job(name, None, &Policy::default()))
             .map_err(|error| {
                 let field = error.field().unwrap_or_default().to_owned();
                 (error.reason().to_owned(), field)
@@ -332,6 +338,34 @@ mod tests {
     fn a_heartbeat_adds_the_heartbeat_timeout_unless_told_otherwise() {
         let policy = job(r#"{"heartbeat_timeout_ms": 30000}"#).unwrap().policy;
         assert_eq!(policy.heartbeat_increment, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_a_definition_leaves_out_is_the_servers_default_and_what_it_names_is_not() {
+        let s = Duration::from_secs;
+        let default = Policy {
+            enqueue_timeout: s(1),
+            claim_timeout: s(2),
+            heartbeat_timeout: s(3),
+            heartbeat_increment: s(3),
+            ..Policy::default()
+        };
+        let policy = |text: &str| {
+            let spec: JobSpec = parse(text.as_bytes()).unwrap();
+            let name = JobName::parse("mail").unwrap();
+            spec.into_job(name, None, &default).unwrap().policy
+        };
+        assert_eq!(policy("{}"), default);
+        let some = policy(r#"{"claim_timeout_ms": 7000, "heartbeat_timeout_ms": 9000}"#);
+        assert_eq!(
+            some,
+            Policy {
+                claim_timeout: s(7),
+                heartbeat_timeout: s(9),
+                heartbeat_increment: s(9),
+                ..default.clone()
+            }
+        );
     }
 
     #[test]

@@ -73,6 +73,7 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
         status: Some(Arc::new(fake.clone())),
         work: None,
         queue: Some(Arc::new(fake.clone())),
+        ..Services::default()
     };
     let server = TestServer::start(services).await;
     let len = limits().batch_len_max + 1;

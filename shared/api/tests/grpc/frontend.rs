@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_api::{
     ApiError, Frontend as _, Submitted,
-    grpc::{FrontendClient, Services},
+    grpc::{FrontendClient, Services, proto},
 };
 use dueline_domain::{
-    Job, Modification, Priority, RunningCancel, StateKind, Task, Timestamp, Weight,
+    Job, Modification, Policy, Priority, RunningCancel, StateKind, Task, Timestamp, Weight,
 };
 use dueline_ports::{JobStats, ListQuery, Page, WorkerRecord};
 
@@ -61,6 +61,50 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
     assert_eq!(client.jobs().await, all);
     script.answers(Ok::<_, ApiError>(Vec::<Arc<Job>>::new()));
     assert_eq!(client.jobs().await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_job_gets_the_servers_timeouts_where_it_names_none() {
+    let fake = Scripted::default();
+    let ms = Duration::from_millis;
+    let default_policy = Policy {
+        enqueue_timeout: ms(41),
+        claim_timeout: ms(42),
+        heartbeat_timeout: ms(43),
+        heartbeat_increment: ms(43),
+        ..Policy::default()
+    };
+    let services = Services {
+        frontend: Some(Arc::new(fake.clone())),
+        default_policy: default_policy.clone(),
+        ..Services::default()
+    };
+    let server = TestServer::start(services).await;
+    let mut client = proto::frontend_client::FrontendClient::new(server.channel());
+    for (named, wanted) in [
+        (None, default_policy.clone()),
+        (
+            Some(proto::Policy {
+                claim_timeout_ms: Some(7),
+                ..proto::Policy::default()
+            }),
+            Policy {
+                claim_timeout: ms(7),
+                ..default_policy
+            },
+        ),
+    ] {
+        fake.0.answers(Ok::<_, ApiError>(Arc::new(plain_job())));
+        let job = proto::Job {
+            name: "mail".into(),
+            policy: named,
+            ..proto::Job::default()
+        };
+        let ask = proto::PutJobRequest { job: Some(job) };
+        client.put_job(ask).await.unwrap();
+        let asked = fake.0.calls().pop().unwrap();
+        assert!(asked.contains(&format!("{wanted:?}")), "{asked}");
+    }
 }
 
 #[tokio::test]

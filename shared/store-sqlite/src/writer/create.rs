@@ -22,6 +22,7 @@ impl Writer {
             token,
             write,
             hand_on,
+            claim_for,
         } = create;
         let Some(entry) = self.jobs.get(&submit.job) else {
             return Err(StoreError::no_job(&submit.job).into());
@@ -29,7 +30,10 @@ impl Writer {
         let (job_row, job) = (entry.row, entry.job.clone());
         let hand_on = hand_on && job.hands_on_at_once();
         let run_at = submit.run_at;
-        let task = Box::new(submit.into_task(&job.policy, now, token, write, hand_on));
+        let mut task = Box::new(submit.into_task(&job.policy, now, token, write, hand_on));
+        if let Some(worker) = claim_for {
+            task.claim_at_birth(&job.policy, worker);
+        }
         let mut statement = self.db.prepare_cached(row::INSERT)?;
         if !row::insert(&mut statement, job_row, &task)? {
             drop(statement);

@@ -30,7 +30,17 @@ impl Kind {
         }
     }
 
-    const fn info(self) -> &'static str {
+    /// The name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Checksum => "checksum",
+            Self::Compress => "compress",
+            Self::Deliver => "deliver",
+        }
+    }
+
+    /// What its tasks do.
+    pub const fn info(self) -> &'static str {
         match self {
             Self::Checksum => "Computes the SHA-256 of a file with a command",
             Self::Compress => "Compresses a file with gzip",
@@ -70,15 +80,15 @@ pub(super) fn script(kind: Kind) -> Option<String> {
     }
 }
 
-/// The jobs of a demo that delivers to `receiver`.
-pub fn jobs(receiver: &str) -> anyhow::Result<Vec<Job>> {
+/// The jobs of a demo that delivers to `receiver`, with runs of at most `run_timeout`.
+pub fn jobs(receiver: &str, run_timeout: Duration) -> anyhow::Result<Vec<Job>> {
     Kind::ALL
         .into_iter()
-        .map(|kind| job(kind, receiver))
+        .map(|kind| job(kind, receiver, run_timeout))
         .collect()
 }
 
-fn job(kind: Kind, receiver: &str) -> anyhow::Result<Job> {
+fn job(kind: Kind, receiver: &str, run_timeout: Duration) -> anyhow::Result<Job> {
     let (handler, config) = match script(kind) {
         Some(script) => (
             "exec",
@@ -98,7 +108,7 @@ fn job(kind: Kind, receiver: &str) -> anyhow::Result<Job> {
         },
         policy: Policy {
             retry: quick_retries()?,
-            run_timeout: Some(Duration::from_secs(60)),
+            run_timeout: Some(run_timeout),
             ..Policy::default()
         },
         quota: Quota::default(),
@@ -207,7 +217,7 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_job_with_a_policy_that_holds() {
-        let jobs = jobs("http://127.0.0.1:1/deliver").unwrap();
+        let jobs = jobs("http://127.0.0.1:1/deliver", Duration::from_secs(60)).unwrap();
         let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, Kind::ALL.map(Kind::job_name));
         assert!(jobs.iter().all(|job| job.policy.check().is_ok()));

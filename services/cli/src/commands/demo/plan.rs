@@ -90,6 +90,18 @@ pub fn plan(
     Ok(tasks)
 }
 
+/// Where the commands of tasks that fail on purpose leave their markers.
+pub(super) fn marks(work: &Path) -> PathBuf {
+    work.join(MARKS)
+}
+
+/// Puts every due time off.
+pub(super) fn postpone(tasks: &mut [DemoTask], by: Duration) {
+    for task in tasks {
+        task.submit.run_at = task.submit.run_at.map(|at| at.after(by));
+    }
+}
+
 fn task(
     number: usize,
     file: &DemoFile,
@@ -104,11 +116,7 @@ fn task(
     let kind = Kind::ALL[number % Kind::ALL.len()];
     let retried = number % FAILED_EVERY == FAILED_EVERY - 1;
     let mark = match retried {
-        true => work
-            .join(MARKS)
-            .join(number.to_string())
-            .display()
-            .to_string(),
+        true => marks(work).join(number.to_string()).display().to_string(),
         false => String::new(),
     };
     let path = file

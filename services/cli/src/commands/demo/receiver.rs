@@ -85,6 +85,13 @@ impl Receiver {
         format!("http://{}/deliver", self.address)
     }
 
+    /// Calls so far that were answered 503 on purpose.
+    pub fn refused(&self) -> usize {
+        let deliveries = self.shared.deliveries();
+        let refused = deliveries.by_task.values().map(|calls| calls.refused);
+        refused.sum::<u32>() as usize
+    }
+
     /// What was delivered so far.
     pub fn deliveries(&self) -> Deliveries {
         self.shared.deliveries().clone()

@@ -13,6 +13,7 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
 use super::{Calls, Deliveries, DemoTask, Facts, Kind};
+use crate::output::short;
 
 /// What came of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,11 +110,19 @@ pub fn verify(
         .keys()
         .filter(|id| !delivering.contains(id))
     {
-        let what = "a delivery names this task, which delivers nothing".into();
+        let what = format!("a delivery names task {id}, which delivers nothing");
         verified.mismatches.push(Mismatch {
             id: *id,
             file: PathBuf::new(),
             what,
+        });
+    }
+    let submitted: BTreeSet<TaskId> = tasks.iter().map(|task| task.submit.id).collect();
+    for id in outcomes.keys().filter(|id| !submitted.contains(id)) {
+        verified.mismatches.push(Mismatch {
+            id: *id,
+            file: PathBuf::new(),
+            what: format!("task {id} is there, but nobody submitted it"),
         });
     }
     if deliveries.unnamed > 0 {
@@ -148,11 +157,10 @@ fn check(
     {
         return Err(format!("it was due {} instead of {at}", outcome.run_at));
     }
-    if outcome
-        .started_at
-        .is_some_and(|started| started < outcome.run_at)
-    {
-        return Err("it ran before its time".into());
+    let started_at = outcome.started_at.ok_or("nobody knows when it began")?;
+    if started_at < outcome.run_at {
+        let early_ms = outcome.run_at.since(started_at).as_millis();
+        return Err(format!("it began {early_ms} ms before its time"));
     }
     match task.kind {
         Kind::Checksum => check_checksum(task, outcome),
@@ -168,6 +176,7 @@ fn check_checksum(task: &DemoTask, outcome: &DemoOutcome) -> Result<(), String> 
     if got == wanted {
         return Ok(());
     }
+    let (wanted, got) = (short(&wanted, 17), short(&got, 17));
     Err(format!("its checksum is {wanted}, the task said '{got}'"))
 }
 

@@ -210,6 +210,17 @@ fn a_task_that_failed_or_is_gone_is_a_mismatch_and_counts_as_failed() {
 }
 
 #[test]
+fn a_task_that_nobody_submitted_is_a_mismatch() {
+    let mut demo = flawless();
+    let doubled = DemoOutcome {
+        id: TaskId::from_bytes([9; 16]),
+        ..demo.outcome(Kind::Checksum).clone()
+    };
+    demo.outcomes.insert(doubled.id, doubled);
+    demo.has_one_mismatch("nobody submitted it");
+}
+
+#[test]
 fn a_run_before_its_time_or_at_another_is_a_mismatch() {
     let mut demo = flawless();
     let id = demo
@@ -222,9 +233,12 @@ fn a_run_before_its_time_or_at_another_is_a_mismatch() {
     let outcome = demo.outcomes.get_mut(&id).unwrap();
     let due = outcome.run_at;
     outcome.started_at = Some(Timestamp::clamped(due.millis() - 1));
-    demo.has_one_mismatch("before its time");
+    demo.has_one_mismatch("1 ms before its time");
+    demo.outcomes.get_mut(&id).unwrap().started_at = None;
+    demo.has_one_mismatch("nobody knows when it began");
     let outcome = demo.outcomes.get_mut(&id).unwrap();
     outcome.run_at = Timestamp::clamped(due.millis() - 1);
+    outcome.started_at = Some(due);
     demo.has_one_mismatch("it was due");
 }
 

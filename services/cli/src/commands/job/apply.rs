@@ -238,6 +238,7 @@ fn read(target: &str) -> Result<Map<String, Value>, CliError> {
 mod tests {
     use clap::Parser as _;
     use dueline_api::v1::JobSpec;
+    use dueline_domain::Policy;
 
     use super::*;
 
@@ -257,7 +258,8 @@ mod tests {
     fn is_accepted(name: &JobName, spec: &Value) {
         let text = spec.to_string();
         let spec: JobSpec = dueline_api::v1::parse(text.as_bytes()).unwrap();
-        spec.into_job(name.clone(), None).unwrap();
+        spec.into_job(name.clone(), None, &Policy::default())
+            .unwrap();
     }
 
     #[test]
@@ -337,7 +339,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let (name, sent) = spec(&["mail", "--command", "true", "--info", "x"]).unwrap();
         let sent: JobSpec = serde_json::from_value(sent).unwrap();
-        let job = sent.into_job(name, None).unwrap();
+        let job = sent.into_job(name, None, &Policy::default()).unwrap();
         let told = serde_json::to_string(&JobView::try_from(&job).unwrap()).unwrap();
         let path = home.path().join("told.json");
         fs::write(&path, told).unwrap();

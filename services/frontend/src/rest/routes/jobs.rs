@@ -22,7 +22,7 @@ use super::super::{
 
 /// Create or update a job
 ///
-/// What the body leaves out has its default, except for `paused`: an existing job stays as it is.
+/// What the body leaves out has the server's default, except for `paused`: an existing job stays as it is.
 #[utoipa::path(
     put, path = "/v1/jobs/{job}", tag = "jobs", operation_id = "put_job",
     params(("job" = String, Path, description = "Name of the job")),
@@ -48,10 +48,8 @@ pub(super) async fn put(
     };
     let was_paused = existing.as_ref().is_some_and(|job| job.paused);
     spec.paused = spec.paused.or(Some(was_paused));
-    let job = app
-        .frontend
-        .put_job(spec.into_job(name, call.caller())?)
-        .await?;
+    let job = spec.into_job(name, call.caller(), &app.default_policy)?;
+    let job = app.frontend.put_job(job).await?;
     let status = if existing.is_some() {
         StatusCode::OK
     } else {

@@ -30,23 +30,29 @@ impl TryFrom<proto::Job> for Job {
     type Error = ApiError;
 
     fn try_from(job: proto::Job) -> Result<Self, ApiError> {
-        Ok(Self {
-            name: bounds::job_name("job.name", &job.name)?,
-            info: Arc::from(job.info),
-            handler: job.handler.map_or_else(Handler::worker, Handler::from),
-            policy: job
-                .policy
-                .map_or_else(|| Ok(Policy::default()), Policy::try_from)?,
-            quota: job.quota.map_or_else(Quota::default, |quota| Quota {
-                rate_per_s: quota.rate_per_s,
-                burst: quota.burst,
-            }),
-            paused: job.paused,
-            created_by: Arc::from(job.created_by),
-            created_at: bounds::timestamp("job.created_at_ms", job.created_at_ms)?,
-            changed_at: bounds::timestamp("job.changed_at_ms", job.changed_at_ms)?,
-        })
+        job_or(job, &Policy::default())
     }
+}
+
+/// A job, with `default` where it says nothing about its policy.
+pub(crate) fn job_or(job: proto::Job, default: &Policy) -> Result<Job, ApiError> {
+    Ok(Job {
+        name: bounds::job_name("job.name", &job.name)?,
+        info: Arc::from(job.info),
+        handler: job.handler.map_or_else(Handler::worker, Handler::from),
+        policy: match job.policy {
+            Some(policy) => policy_or(policy, default)?,
+            None => default.clone(),
+        },
+        quota: job.quota.map_or_else(Quota::default, |quota| Quota {
+            rate_per_s: quota.rate_per_s,
+            burst: quota.burst,
+        }),
+        paused: job.paused,
+        created_by: Arc::from(job.created_by),
+        created_at: bounds::timestamp("job.created_at_ms", job.created_at_ms)?,
+        changed_at: bounds::timestamp("job.changed_at_ms", job.changed_at_ms)?,
+    })
 }
 
 /// Checks the sizes of a definition that comes in.
@@ -114,26 +120,23 @@ impl From<&Policy> for proto::Policy {
     }
 }
 
-impl TryFrom<proto::Policy> for Policy {
-    type Error = ApiError;
-
-    fn try_from(policy: proto::Policy) -> Result<Self, ApiError> {
-        let default = Self::default();
-        let or = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
-        let heartbeat_timeout = or(policy.heartbeat_timeout_ms, default.heartbeat_timeout);
-        Ok(Self {
-            retry: policy
-                .retry
-                .map_or(Ok(default.retry), RetryPolicy::try_from)?,
-            enqueue_timeout: or(policy.enqueue_timeout_ms, default.enqueue_timeout),
-            claim_timeout: or(policy.claim_timeout_ms, default.claim_timeout),
-            heartbeat_timeout,
-            heartbeat_increment: or(policy.heartbeat_increment_ms, heartbeat_timeout),
-            run_timeout: policy.run_timeout_ms.map(Duration::from_millis),
-            losses_max: policy.losses_max.unwrap_or(default.losses_max),
-            retention: policy.retention_ms.map(Duration::from_millis),
-        })
-    }
+/// A policy, with `default` where it says nothing.
+fn policy_or(policy: proto::Policy, default: &Policy) -> Result<Policy, ApiError> {
+    let or = |millis: Option<u64>, default| millis.map_or(default, Duration::from_millis);
+    let heartbeat_timeout = or(policy.heartbeat_timeout_ms, default.heartbeat_timeout);
+    Ok(Policy {
+        retry: match policy.retry {
+            Some(retry) => RetryPolicy::try_from(retry)?,
+            None => default.retry,
+        },
+        enqueue_timeout: or(policy.enqueue_timeout_ms, default.enqueue_timeout),
+        claim_timeout: or(policy.claim_timeout_ms, default.claim_timeout),
+        heartbeat_timeout,
+        heartbeat_increment: or(policy.heartbeat_increment_ms, heartbeat_timeout),
+        run_timeout: policy.run_timeout_ms.map(Duration::from_millis),
+        losses_max: policy.losses_max.unwrap_or(default.losses_max),
+        retention: policy.retention_ms.map(Duration::from_millis),
+    })
 }
 
 impl From<&RetryPolicy> for proto::RetryPolicy {

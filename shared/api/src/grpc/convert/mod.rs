@@ -16,6 +16,6 @@ mod task;
 
 pub(super) use error::bad_answer;
 pub use error::error_in_status;
-pub(super) use job::check_job;
+pub(super) use job::{check_job, job_or};
 pub(super) use new_task::check_new_task;
 pub(super) use queue::queue_error;

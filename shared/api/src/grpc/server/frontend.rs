@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{Job, Modification, NewTask};
+use dueline_domain::{Modification, NewTask, Policy};
 use dueline_ports::ListQuery;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
@@ -13,7 +13,7 @@ use crate::{
     grpc::{
         convert::{
             bounds::{self, batch, job_name, required, task_id},
-            check_job,
+            check_job, job_or,
         },
         message::MESSAGE_BYTES_MAX,
         proto::{self, frontend_server, submit_result},
@@ -22,12 +22,18 @@ use crate::{
 
 /// Makes a frontend reachable.
 #[derive(Clone)]
-pub struct FrontendServer(Arc<dyn Frontend>);
+pub struct FrontendServer {
+    frontend: Arc<dyn Frontend>,
+    default_policy: Policy,
+}
 
 impl FrontendServer {
-    /// Serves `frontend`.
-    pub fn new(frontend: Arc<dyn Frontend>) -> Self {
-        Self(frontend)
+    /// Serves `frontend`. What a job that is put says nothing about is as in `default_policy`.
+    pub fn new(frontend: Arc<dyn Frontend>, default_policy: Policy) -> Self {
+        Self {
+            frontend,
+            default_policy,
+        }
     }
 }
 
@@ -37,9 +43,10 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::PutJobRequest>,
     ) -> Result<Response<proto::PutJobResponse>, Status> {
-        let job = Job::try_from(required("job", request.into_inner().job)?)?;
+        let job = required("job", request.into_inner().job)?;
+        let job = job_or(job, &self.default_policy)?;
         check_job(&job)?;
-        let job = Some(self.0.put_job(job).await?.as_ref().into());
+        let job = Some(self.frontend.put_job(job).await?.as_ref().into());
         Ok(Response::new(proto::PutJobResponse { job }))
     }
 
@@ -48,7 +55,7 @@ impl frontend_server::Frontend for FrontendServer {
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
         let name = job_name("name", &request.into_inner().name)?;
-        let job = Some(self.0.job(&name).await?.as_ref().into());
+        let job = Some(self.frontend.job(&name).await?.as_ref().into());
         Ok(Response::new(proto::GetJobResponse { job }))
     }
 
@@ -56,7 +63,7 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         _: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
-        let jobs = self.0.jobs().await?;
+        let jobs = self.frontend.jobs().await?;
         let jobs = jobs.iter().map(|job| job.as_ref().into()).collect();
         Ok(Response::new(proto::ListJobsResponse { jobs }))
     }
@@ -67,7 +74,7 @@ impl frontend_server::Frontend for FrontendServer {
     ) -> Result<Response<proto::PauseJobResponse>, Status> {
         let request = request.into_inner();
         let name = job_name("name", &request.name)?;
-        let job = self.0.pause_job(&name, request.paused).await?;
+        let job = self.frontend.pause_job(&name, request.paused).await?;
         let job = Some(job.as_ref().into());
         Ok(Response::new(proto::PauseJobResponse { job }))
     }
@@ -77,7 +84,7 @@ impl frontend_server::Frontend for FrontendServer {
         request: Request<proto::DeleteJobRequest>,
     ) -> Result<Response<proto::DeleteJobResponse>, Status> {
         let name = job_name("name", &request.into_inner().name)?;
-        self.0.delete_job(&name).await?;
+        self.frontend.delete_job(&name).await?;
         Ok(Response::new(proto::DeleteJobResponse {}))
     }
 
@@ -86,7 +93,7 @@ impl frontend_server::Frontend for FrontendServer {
         request: Request<proto::JobStatsRequest>,
     ) -> Result<Response<proto::JobStatsResponse>, Status> {
         let name = job_name("name", &request.into_inner().name)?;
-        let stats = Some(self.0.job_stats(&name).await?.into());
+        let stats = Some(self.frontend.job_stats(&name).await?.into());
         Ok(Response::new(proto::JobStatsResponse { stats }))
     }
 
@@ -96,7 +103,7 @@ impl frontend_server::Frontend for FrontendServer {
     ) -> Result<Response<proto::SubmitResponse>, Status> {
         let tasks = request.into_inner().tasks;
         batch("tasks", tasks.len())?;
-        let answers = each(tasks, |tasks: Vec<NewTask>| self.0.submit(tasks)).await;
+        let answers = each(tasks, |tasks: Vec<NewTask>| self.frontend.submit(tasks)).await;
         let result = |answer| proto::SubmitResult {
             result: Some(match answer {
                 Ok(submitted) => {
@@ -117,7 +124,7 @@ impl frontend_server::Frontend for FrontendServer {
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
         let wait = request.wait_ms.map(bounds::wait);
-        let task = Some(self.0.task(&job, &id, wait).await?.into());
+        let task = Some(self.frontend.task(&job, &id, wait).await?.into());
         Ok(Response::new(proto::GetTaskResponse { task }))
     }
 
@@ -127,7 +134,7 @@ impl frontend_server::Frontend for FrontendServer {
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
         let mut query = ListQuery::try_from(request.into_inner())?;
         loop {
-            let page = self.0.tasks(query.clone()).await?;
+            let page = self.frontend.tasks(query.clone()).await?;
             let len = page.tasks.len();
             let page = proto::ListTasksResponse {
                 tasks: page.tasks.into_iter().map(Into::into).collect(),
@@ -150,7 +157,7 @@ impl frontend_server::Frontend for FrontendServer {
         let id = task_id("id", &request.id)?;
         let running = request.running_cancel()?;
         let reason = request.reason.as_deref().map(bounds::error_text);
-        let task = self.0.cancel(&job, &id, running, reason).await?;
+        let task = self.frontend.cancel(&job, &id, running, reason).await?;
         let task = Some(task.into());
         Ok(Response::new(proto::CancelResponse { task }))
     }
@@ -163,7 +170,7 @@ impl frontend_server::Frontend for FrontendServer {
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
         let change = Modification::try_from(request)?;
-        let task = Some(self.0.modify(&job, &id, change).await?.into());
+        let task = Some(self.frontend.modify(&job, &id, change).await?.into());
         Ok(Response::new(proto::ModifyResponse { task }))
     }
 
@@ -174,7 +181,7 @@ impl frontend_server::Frontend for FrontendServer {
         let request = request.into_inner();
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
-        let task = Some(self.0.redrive(&job, &id).await?.into());
+        let task = Some(self.frontend.redrive(&job, &id).await?.into());
         Ok(Response::new(proto::RedriveResponse { task }))
     }
 
@@ -182,7 +189,7 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         _: Request<proto::ListWorkersRequest>,
     ) -> Result<Response<proto::ListWorkersResponse>, Status> {
-        let workers = self.0.workers().await?.into_iter();
+        let workers = self.frontend.workers().await?.into_iter();
         let workers = workers.map(Into::into).collect();
         Ok(Response::new(proto::ListWorkersResponse { workers }))
     }

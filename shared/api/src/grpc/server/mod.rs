@@ -12,6 +12,7 @@ mod work;
 
 use std::sync::Arc;
 
+use dueline_domain::Policy;
 use dueline_ports::TaskQueue;
 use tonic::service::Routes;
 
@@ -35,6 +36,8 @@ pub struct Services {
     pub work: Option<Arc<dyn Work>>,
     /// For controllers on other hosts.
     pub queue: Option<Arc<dyn TaskQueue>>,
+    /// What a job that a client puts says nothing about.
+    pub default_policy: Policy,
 }
 
 /// Routes for what is offered; what is not offered says so. [`Routes::into_axum_router`] makes them a router that
@@ -42,10 +45,10 @@ pub struct Services {
 pub fn routes(services: Services) -> Routes {
     // A macro, because the generated servers share no trait that knows of message sizes.
     macro_rules! serve {
-        ($routes:ident, $module:ident::$server:ident, $adapter:ident, $service:expr) => {
-            match $service {
-                Some(service) => $routes.add_service(
-                    $module::$server::new($adapter::new(service))
+        ($routes:ident, $module:ident::$server:ident, $adapter:expr) => {
+            match $adapter {
+                Some(adapter) => $routes.add_service(
+                    $module::$server::new(adapter)
                         .max_decoding_message_size(MESSAGE_BYTES_MAX)
                         .max_encoding_message_size(MESSAGE_BYTES_MAX),
                 ),
@@ -54,25 +57,17 @@ pub fn routes(services: Services) -> Routes {
         };
     }
     let routes = Routes::from(axum::Router::new());
-    let routes = serve!(
-        routes,
-        frontend_server::FrontendServer,
-        FrontendServer,
-        services.frontend
-    );
-    let routes = serve!(
-        routes,
-        status_server::StatusServer,
-        StatusServer,
-        services.status
-    );
-    let routes = serve!(routes, work_server::WorkServer, WorkServer, services.work);
-    let routes = serve!(
-        routes,
-        queue_server::QueueServer,
-        QueueServer,
-        services.queue
-    );
+    let default_policy = services.default_policy;
+    let frontend = services
+        .frontend
+        .map(|frontend| FrontendServer::new(frontend, default_policy));
+    let status = services.status.map(StatusServer::new);
+    let work = services.work.map(WorkServer::new);
+    let queue = services.queue.map(QueueServer::new);
+    let routes = serve!(routes, frontend_server::FrontendServer, frontend);
+    let routes = serve!(routes, status_server::StatusServer, status);
+    let routes = serve!(routes, work_server::WorkServer, work);
+    let routes = serve!(routes, queue_server::QueueServer, queue);
     routes.prepare()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Extras, NewTask, Overrides, Policy, Priority, State, StateKind, Weight,
+    Backoff, Extras, NewTask, Overrides, Policy, Priority, State, StateKind, Weight, WorkerId,
 };
 use tokio::task::JoinSet;
 
@@ -63,6 +63,40 @@ pub async fn a_due_task_that_may_not_be_handed_on_waits_as_new(store: Arc<dyn St
     let created = kit.store.create(at(5), vec![order]).await.remove(0);
     let task = created.expect("a new task").task;
     assert_eq!(task.state, State::New { due_at: at(5) });
+}
+
+pub async fn a_due_task_can_be_born_claimed_by_a_worker_that_waits(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    let waits = WorkerId::new("waits", 7).expect("a worker");
+    let order = |task| Create {
+        claim_for: Some(waits.clone()),
+        ..kit.order(task)
+    };
+    let orders = vec![order(kit.new_task()), order(kit.task_due(9_000))];
+    let mut created = kit.store.create(at(5), orders).await;
+    let later = created.remove(1).expect("a new task").task;
+    assert_eq!(
+        later.kind(),
+        StateKind::New,
+        "nobody claims what is not due"
+    );
+    let task = *created.remove(0).expect("a new task").task;
+    assert_eq!(task.kind(), StateKind::Claimed);
+    let lease = task.lease().expect("a lease").clone();
+    assert_eq!((&lease.worker, lease.claimed_at), (&waits, at(5)));
+    assert_eq!(kit.get(&task).await, task);
+    let owned = kit.store.owned(Some(&waits)).await.expect("an answer");
+    assert_eq!(owned.len(), 1);
+    assert!(
+        kit.store
+            .ready(&task.job, 10)
+            .await
+            .expect("an answer")
+            .is_empty()
+    );
+    // Nobody begins it: the watchdog sees it like any other lost claim.
+    let page = kit.due_by(lease.expires_at.millis(), 10, &[]).await;
+    assert_eq!(page.tasks.len(), 2);
 }
 
 pub async fn f_002_the_same_submit_twice_is_one_task(store: Arc<dyn Store>) {

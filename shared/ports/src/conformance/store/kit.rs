@@ -130,6 +130,7 @@ impl Kit {
             token: self.rng.token(),
             write: self.rng.write_id(),
             hand_on: true,
+            claim_for: None,
         }
     }
 

@@ -59,6 +59,7 @@ macro_rules! store_conformance {
             f_010_a_past_time_goes_straight_to_enqueued
             a_due_task_of_a_paused_job_waits_as_new
             a_due_task_that_may_not_be_handed_on_waits_as_new
+            a_due_task_can_be_born_claimed_by_a_worker_that_waits
             f_002_the_same_submit_twice_is_one_task
             f_002_one_id_with_other_content_is_refused_and_changes_nothing
             f_018_the_id_of_a_finished_task_never_runs_again

@@ -47,6 +47,7 @@ impl Contents {
             token,
             write,
             hand_on,
+            claim_for,
         } = create;
         let job = self.job(&new.job)?.clone();
         if let Some(existing) = self.existing(&new) {
@@ -59,7 +60,11 @@ impl Contents {
                 existed: true,
             });
         }
-        let task = new.into_task(&job.policy, now, token, write, hand_on && !job.paused);
+        let hand_on = hand_on && job.hands_on_at_once();
+        let mut task = new.into_task(&job.policy, now, token, write, hand_on);
+        if let Some(worker) = claim_for {
+            task.claim_at_birth(&job.policy, worker);
+        }
         must_hold(check_task(&task), &task);
         self.submits += 1;
         let seq = self.submits;

@@ -1,0 +1,14 @@
+//! REST `/v1` over a store in memory, without a network.
+
+mod change;
+mod description;
+mod failures;
+mod identity;
+mod jobs;
+mod kit;
+mod list;
+mod network;
+mod submit;
+mod times;
+mod wait;
+mod work;

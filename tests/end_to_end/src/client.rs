@@ -1,0 +1,209 @@
+//! The REST API, as a client sees it.
+
+use std::{sync::Once, time::Duration};
+
+use reqwest::Method;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{pause, wait_until};
+
+/// A call that takes longer has failed.
+const CALL_MAX: Duration = Duration::from_secs(30);
+/// Between two tries of a call.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
+
+/// What a server answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// The document; null when there was none.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The document of an answer that must be a good one.
+    #[track_caller]
+    pub fn good(self) -> Value {
+        assert!(
+            matches!(self.status, 200..=299),
+            "answered {}: {}",
+            self.status,
+            self.body
+        );
+        self.body
+    }
+}
+
+/// A client of one server, with connections of its own.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Client {
+    /// A client of the server at `url`.
+    pub fn new(url: &str) -> Self {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            let provider = rustls::crypto::ring::default_provider();
+            provider.install_default().expect("no provider before");
+        });
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .timeout(CALL_MAX)
+            .build()
+            .expect("an HTTP client");
+        Self {
+            http,
+            url: url.to_owned(),
+        }
+    }
+
+    /// One call, without a second try.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Answer, reqwest::Error> {
+        let mut request = self.http.request(method, format!("{}/v1/{path}", self.url));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await?;
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await?;
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer { status, body })
+    }
+
+    /// A call to a server that must be there.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        let answer = self.call(Method::POST, path, Some(body)).await;
+        answer.unwrap_or_else(|error| panic!("failed to post to {path}: {error:?}"))
+    }
+
+    /// A call to a server that must be there.
+    pub async fn get(&self, path: &str) -> Answer {
+        let answer = self.call(Method::GET, path, None).await;
+        answer.unwrap_or_else(|error| panic!("failed to get {path}: {error:?}"))
+    }
+
+    /// Stores a job; `with` is merged into its definition.
+    pub async fn put_job(&self, job: &str, mut spec: Value, with: Value) {
+        if let (Some(spec), Value::Object(with)) = (spec.as_object_mut(), with) {
+            spec.extend(with);
+        }
+        let path = format!("jobs/{job}");
+        let answer = self.call(Method::PUT, &path, Some(&spec)).await;
+        answer.expect("a server that answers").good();
+    }
+
+    /// Submits a task; answers its id.
+    pub async fn submit(&self, job: &str, task: Value) -> String {
+        let submitted = self.post(&format!("jobs/{job}/tasks"), &task).await.good();
+        text(&submitted["id"])
+    }
+
+    /// The same call until there is an answer that is not "try again"; with how many calls had none.
+    pub async fn insist(&self, path: &str, body: &Value, bound: Duration) -> (Value, u32) {
+        let since = Instant::now();
+        let mut retries = 0;
+        loop {
+            let why = match self.call(Method::POST, path, Some(body)).await {
+                Ok(answer) if answer.status < 300 => return (answer.body, retries),
+                Ok(answer) if answer.body["retryable"] == true => answer.body.to_string(),
+                Ok(answer) => panic!("{path} was refused with {}: {}", answer.status, answer.body),
+                Err(error) => format!("{error:?}"),
+            };
+            assert!(
+                since.elapsed() < bound,
+                "no answer to {path} in {bound:?}; at last: {why}"
+            );
+            retries += 1;
+            pause(RETRY_EVERY).await;
+        }
+    }
+
+    /// A task.
+    pub async fn task(&self, job: &str, id: &str) -> Value {
+        self.get(&format!("jobs/{job}/tasks/{id}")).await.good()
+    }
+
+    /// A task once it is in this state.
+    pub async fn in_state(&self, job: &str, id: &str, state: &str, bound: Duration) -> Value {
+        wait_until(&format!("{job}/{id} {state}"), bound, async || {
+            let task = self.task(job, id).await;
+            if task["state"] == state {
+                Ok(task)
+            } else {
+                Err(task.to_string())
+            }
+        })
+        .await
+    }
+
+    /// A task once it has ended.
+    pub async fn finished(&self, job: &str, id: &str, bound: Duration) -> Value {
+        wait_until(&format!("the end of {job}/{id}"), bound, async || {
+            let task = self.task(job, id).await;
+            if is_final(&task) {
+                Ok(task)
+            } else {
+                Err(task.to_string())
+            }
+        })
+        .await
+    }
+
+    /// All tasks of a job.
+    pub async fn tasks(&self, job: &str) -> Vec<Value> {
+        let mut tasks = Vec::new();
+        let mut path = format!("jobs/{job}/tasks?limit=1000");
+        loop {
+            let mut page = self.get(&path).await.good();
+            if let Some(found) = page["tasks"].as_array_mut() {
+                tasks.append(found);
+            }
+            match page["next"].as_str() {
+                Some(next) => path = format!("jobs/{job}/tasks?limit=1000&cursor={next}"),
+                None => return tasks,
+            }
+        }
+    }
+
+    /// Numbers about a job.
+    pub async fn stats(&self, job: &str) -> Value {
+        self.get(&format!("jobs/{job}/stats")).await.good()
+    }
+
+    /// The ids of the registered workers of this name.
+    pub async fn workers(&self, name: &str) -> Vec<String> {
+        let answer = self.get("workers").await.good();
+        let workers = answer["workers"].as_array().cloned().unwrap_or_default();
+        let ids = workers.iter().map(|worker| text(&worker["id"]));
+        ids.filter(|id| id.starts_with(&format!("{name}@")))
+            .collect()
+    }
+}
+
+/// Whether a task has ended.
+pub fn is_final(task: &Value) -> bool {
+    let state = task["state"].as_str().unwrap_or_default();
+    ["succeeded", "failed", "cancelled", "trashed", "dropped"].contains(&state)
+}
+
+/// An id for a task.
+pub fn new_id(rng: &mut fastrand::Rng) -> String {
+    let bytes = rng.u128(..).to_be_bytes();
+    uuid::Builder::from_random_bytes(bytes)
+        .into_uuid()
+        .to_string()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}

@@ -1,0 +1,18 @@
+//! Real processes on real files, one fault at a time.
+
+mod durable;
+mod owners;
+mod python;
+mod recovery;
+mod refusals;
+mod restart;
+mod roles;
+mod schedule;
+mod shutdown;
+mod zombie;
+
+use std::time::Duration;
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}

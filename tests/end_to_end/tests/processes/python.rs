@@ -1,0 +1,94 @@
+//! Workers in other languages.
+
+use std::path::Path;
+
+use dueline_tests_end_to_end::{Place, Process, Server};
+use serde_json::json;
+
+use crate::s;
+
+const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/worker.py");
+
+fn start(place: &Place, url: &str) -> Process {
+    let works = std::process::Command::new("python3")
+        .arg("--version")
+        .output();
+    assert!(
+        works.is_ok_and(|output| output.status.success()),
+        "this test needs python3 on the PATH: it shows that a worker can be written in any language"
+    );
+    Process::start(
+        place,
+        "python",
+        Path::new("python3"),
+        &[WORKER, url, "squares"],
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_133_g_16_a_worker_in_another_language_completes_tasks_over_http_alone() {
+    let place = Place::new();
+    let mut server = Server::start(&place, &["--no-worker"]).await;
+    let quick = json!({"backoff": {"standard": {"initial_ms": 50}}, "heartbeat_timeout_ms": 1000});
+    server.api.put_job("squares", json!({}), quick).await;
+    let mut worker = start(&place, server.url());
+    let mut ids = Vec::new();
+    for n in 0..20 {
+        ids.push(
+            server
+                .api
+                .submit("squares", json!({"payload": {"n": n}}))
+                .await,
+        );
+    }
+    for (n, id) in ids.iter().enumerate() {
+        let task = server.api.finished("squares", id, s(30)).await;
+        assert_eq!(task["state"], "succeeded", "{task}\n{}", worker.log());
+        assert_eq!(
+            (&task["result"], &task["tries"]),
+            (&json!(n * n), &json!(1)),
+            "{task}"
+        );
+    }
+
+    // A failure is told with its reason, and tried again.
+    let id = server
+        .api
+        .submit("squares", json!({"payload": {"n": 7, "fails": 1}}))
+        .await;
+    let task = server.api.finished("squares", &id, s(30)).await;
+    assert_eq!(
+        (&task["state"], &task["result"]),
+        (&json!("succeeded"), &json!(49)),
+        "{task}"
+    );
+    let first = &task["runs"][0];
+    assert_eq!(first["end"], "retriable", "{task}");
+    assert!(
+        first["info"]
+            .as_str()
+            .unwrap()
+            .contains("not yet: attempt 0"),
+        "{task}"
+    );
+
+    // Its heartbeats keep a task that takes longer than the heartbeat timeout, also across a restart of the server.
+    let id = server
+        .api
+        .submit("squares", json!({"payload": {"n": 8, "seconds": 3}}))
+        .await;
+    server
+        .api
+        .in_state("squares", &id, "processing", s(30))
+        .await;
+    server.kill().await;
+    server.start_again().await;
+    let task = server.api.finished("squares", &id, s(30)).await;
+    assert_eq!(
+        (&task["result"], &task["tries"]),
+        (&json!(64), &json!(1)),
+        "{task}\n{}",
+        worker.log()
+    );
+    worker.kill().await;
+}

@@ -1,0 +1,151 @@
+//! Workers that are killed.
+
+use dueline_tests_end_to_end::{Place, RunLog, Server, Worker, exec_job, say, wait_until};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::s;
+
+/// The first run of a task never ends, a later one does at once.
+const FIRST_RUN_HANGS: &str = r#"if [ "$DUELINE_ATTEMPT" = 0 ]; then sleep 60; fi; sleep 0.5"#;
+
+/// Heartbeat timeout (8 s), two polls (1 s each), and some slack for a busy machine.
+const ELSEWHERE_MAX: std::time::Duration = s(12);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_049_f_065_f_078_g_01_tasks_of_a_killed_worker_run_elsewhere_within_seconds_by_default() {
+    let place = Place::new();
+    let log = RunLog::new(&place);
+    let server = Server::start(&place, &["--no-worker"]).await;
+    let (api, url) = (&server.api, server.url());
+    api.put_job("hang", exec_job(&log, FIRST_RUN_HANGS), json!({}))
+        .await;
+
+    // Without taking ahead each worker gets exactly what it runs.
+    let four = ["--concurrency", "4", "--set", "worker.concurrency_min=4"];
+    let mut doomed = Worker::start(&place, api, url, "host-a", &four).await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(api.submit("hang", json!({})).await);
+    }
+    for id in &ids {
+        api.in_state("hang", id, "processing", s(20)).await;
+    }
+    wait_until("four runs to begin", s(20), async || {
+        match log.begun().len() {
+            4 => Ok(()),
+            runs => Err(format!("{runs}")),
+        }
+    })
+    .await;
+
+    let two = ["--concurrency", "2", "--set", "worker.concurrency_min=2"];
+    let _other = Worker::start(&place, api, url, "host-b", &two).await;
+    let dead = doomed.id.clone();
+    doomed.kill().await;
+    let killed = Instant::now();
+    // A new process of the same name: it must not pass for the dead one, nor stand in its successor's way.
+    let mut heir = Worker::launch(&place, url, "host-a", &two);
+
+    let mut waits = Vec::new();
+    for id in &ids {
+        wait_until("the second run", s(30), async || {
+            match log.begun_of(id).len() {
+                2 => Ok(()),
+                _ => Err(api.task("hang", id).await.to_string()),
+            }
+        })
+        .await;
+        waits.push(killed.elapsed());
+        let task = api.finished("hang", id, s(20)).await;
+        assert_eq!(task["state"], "succeeded", "{task}");
+        assert_eq!(task["tries"], 2, "{task}");
+        assert_eq!(task["runs"][0]["end"], "lost", "{task}");
+        assert_eq!(task["runs"][0]["worker"], dead.as_str(), "{task}");
+        assert_eq!(task["runs"][1]["end"], "succeeded", "{task}");
+    }
+    let (first, last) = (waits[0], waits[3]);
+    say(&format!(
+        "killed worker, default settings: runs elsewhere after {:.1} s to {:.1} s",
+        first.as_secs_f64(),
+        last.as_secs_f64()
+    ));
+    assert!(last < ELSEWHERE_MAX, "{last:?}");
+    // The leases had 6 s or more to go. Anything earlier means that the name alone was taken for the owner.
+    assert!(first > s(4), "{first:?}");
+    // Two each: the new process of the old name takes its part.
+    let begun = log.begun();
+    let second_runs = |host| begun[4..].iter().filter(|mark| mark.host == host).count();
+    assert_eq!(
+        (second_runs("host-a"), second_runs("host-b")),
+        (2, 2),
+        "{begun:#?}"
+    );
+    heir.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_112_a_run_of_the_servers_own_worker_begins_again_as_soon_as_the_server_is_back() {
+    let place = Place::new();
+    let log = RunLog::new(&place);
+    let mut server = Server::start(&place, &["--worker-name", "inside"]).await;
+    let again = exec_job(&log, FIRST_RUN_HANGS);
+    server.api.put_job("again", again, json!({})).await;
+    let once = exec_job(&log, "sleep 60");
+    server
+        .api
+        .put_job("once", once, json!({"retries_max": 0}))
+        .await;
+    let again = server.api.submit("again", json!({})).await;
+    let once = server.api.submit("once", json!({})).await;
+    server
+        .api
+        .in_state("again", &again, "processing", s(20))
+        .await;
+    server
+        .api
+        .in_state("once", &once, "processing", s(20))
+        .await;
+    wait_until("two runs to begin", s(20), async || {
+        match log.begun().len() {
+            2 => Ok(()),
+            runs => Err(format!("{runs}")),
+        }
+    })
+    .await;
+
+    server.kill().await;
+    let killed = Instant::now();
+    server.start_again().await;
+    wait_until("the second run", s(20), async || {
+        match log.begun_of(&again).len() {
+            2 => Ok(()),
+            _ => Err(server.api.task("again", &again).await.to_string()),
+        }
+    })
+    .await;
+    let wait = killed.elapsed();
+    say(&format!(
+        "killed server with its own worker: runs again after {:.2} s, start of the server included",
+        wait.as_secs_f64()
+    ));
+    assert!(wait < s(5), "{wait:?}");
+    let task = server.api.finished("again", &again, s(20)).await;
+    assert_eq!(task["state"], "succeeded", "{task}");
+    assert_eq!(task["tries"], 2, "{task}");
+    assert_eq!(task["runs"][0]["end"], "lost", "{task}");
+    assert!(
+        task["runs"][0]["worker"]
+            .as_str()
+            .unwrap()
+            .starts_with("inside@"),
+        "{task}"
+    );
+
+    // No try is left: it must not run twice.
+    let task = server.api.finished("once", &once, s(20)).await;
+    assert_eq!(task["state"], "failed", "{task}");
+    assert_eq!(task["tries"], 1, "{task}");
+    assert_eq!(task["runs"][0]["end"], "lost", "{task}");
+    assert_eq!(log.begun_of(&once).len(), 1);
+}
