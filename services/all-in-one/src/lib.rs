@@ -5,5 +5,5 @@ mod node;
 mod remote;
 
 pub use config::{NodeConfig, Role, Roles, WorkerConfig};
-pub use node::{Node, StartError};
+pub use node::{Drained, Node, StartError};
 pub use remote::{ControllerConfig, RemoteController, RemoteWorker};

@@ -214,14 +214,33 @@ impl Node {
 
     /// Stops in order: no new work is taken; running work may end within `grace`; the rest is given back; then the
     /// services end and the store is closed.
-    pub async fn stop(self, grace: Duration) -> Result<(), ServiceError> {
+    pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         let drained = async { drop(self.workers.wait().await) };
-        self.stop_workers.stop_gracefully(grace, drained).await;
+        let in_time = self.stop_workers.stop_gracefully(grace, drained).await;
         let workers = self.workers.wait().await;
         self.stop_services.stop_work();
         let services = self.services.wait().await;
         self.frontend.drained().await;
-        workers.and(services)
+        workers.and(services).map(|()| Drained::of(in_time))
+    }
+}
+
+/// What became of running tasks when workers stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// All of them ended by themselves.
+    InTime,
+    /// Some did not within the grace; they were given back and run again elsewhere, or later.
+    GivenBack,
+}
+
+impl Drained {
+    pub(crate) const fn of(in_time: bool) -> Self {
+        if in_time {
+            Self::InTime
+        } else {
+            Self::GivenBack
+        }
     }
 }
 

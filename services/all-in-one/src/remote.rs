@@ -12,7 +12,7 @@ use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 
 use crate::{
     config::WorkerConfig,
-    node::{StartError, bind, start_worker},
+    node::{Drained, StartError, bind, start_worker},
 };
 
 /// An executor of this process that takes its work from a server or controller elsewhere.
@@ -46,10 +46,10 @@ impl RemoteWorker {
     }
 
     /// Stops taking work, lets running work end within `grace`, gives the rest back.
-    pub async fn stop(self, grace: Duration) -> Result<(), ServiceError> {
+    pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         let drained = async { drop(self.tasks.wait().await) };
-        self.shutdown.stop_gracefully(grace, drained).await;
-        self.tasks.wait().await
+        let in_time = self.shutdown.stop_gracefully(grace, drained).await;
+        self.tasks.wait().await.map(|()| Drained::of(in_time))
     }
 }
 
@@ -131,11 +131,12 @@ impl RemoteController {
     }
 
     /// As [`crate::Node::stop`].
-    pub async fn stop(self, grace: Duration) -> Result<(), ServiceError> {
+    pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         let drained = async { drop(self.workers.wait().await) };
-        self.stop_workers.stop_gracefully(grace, drained).await;
+        let in_time = self.stop_workers.stop_gracefully(grace, drained).await;
         let workers = self.workers.wait().await;
         self.stop_services.stop_work();
-        workers.and(self.services.wait().await)
+        let services = self.services.wait().await;
+        workers.and(services).map(|()| Drained::of(in_time))
     }
 }

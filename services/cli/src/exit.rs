@@ -28,11 +28,13 @@ pub enum Exit {
     VerifyFailed = 8,
     /// Some tasks of a batch were refused.
     Partial = 9,
+    /// A server or worker was stopped, and running tasks did not end within the grace.
+    GivenBack = 10,
 }
 
 impl Exit {
     /// All codes in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ok,
         Self::Internal,
         Self::Invalid,
@@ -43,6 +45,7 @@ impl Exit {
         Self::Denied,
         Self::VerifyFailed,
         Self::Partial,
+        Self::GivenBack,
     ];
 
     /// The number.
@@ -63,6 +66,7 @@ impl Exit {
             Self::Denied => "not allowed",
             Self::VerifyFailed => "a demo or benchmark found something wrong",
             Self::Partial => "some tasks of a batch were refused",
+            Self::GivenBack => "running tasks did not end within the grace and were given back",
         }
     }
 }

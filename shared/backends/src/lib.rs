@@ -64,6 +64,13 @@ pub enum BackendError {
     Sqlite(#[source] OpenError),
 }
 
+impl BackendError {
+    /// Whether another process has the store, and nothing else is wrong.
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::Sqlite(OpenError::InUse { .. }))
+    }
+}
+
 /// An opened store.
 pub struct OpenedStore {
     /// The store.

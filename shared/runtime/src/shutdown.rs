@@ -38,11 +38,17 @@ impl Shutdown {
         self.work.cancel();
     }
 
-    /// Both stages with `grace` between them, the second one at once when `drained` is ready earlier.
-    pub async fn stop_gracefully(&self, grace: Duration, drained: impl Future<Output = ()>) {
+    /// Both stages with `grace` between them, the second one at once when `drained` is ready earlier. Answers whether
+    /// it was.
+    pub async fn stop_gracefully(
+        &self,
+        grace: Duration,
+        drained: impl Future<Output = ()>,
+    ) -> bool {
         self.stop_intake();
-        let _ = tokio::time::timeout(grace, drained).await;
+        let in_time = tokio::time::timeout(grace, drained).await.is_ok();
         self.stop_work();
+        in_time
     }
 
     /// Whether the first stage has begun.

@@ -12,6 +12,9 @@ fn banned_crates_stay_out_of_the_lock_file() {
         .collect();
     assert!(banned.len() >= 4, "deny.toml bans {banned:?}");
     for name in banned {
-        assert!(!lock.contains(&format!("name = \"{name}\"\n")), "{name} is in Cargo.lock");
+        assert!(
+            !lock.contains(&format!("name = \"{name}\"\n")),
+            "{name} is in Cargo.lock"
+        );
     }
 }

@@ -74,7 +74,15 @@ const SERVICE: &[&str] = &["domain", "ports", "api", "runtime"];
 
 /// Crates that would bring input, output, time or a data format into the domain.
 const KEPT_FROM_DOMAIN: &[&str] = &[
-    "tokio", "serde", "serde_json", "rusqlite", "tracing", "metrics", "fastrand", "rand", "jiff",
+    "tokio",
+    "serde",
+    "serde_json",
+    "rusqlite",
+    "tracing",
+    "metrics",
+    "fastrand",
+    "rand",
+    "jiff",
 ];
 
 fn ours() -> BTreeMap<String, Package> {
@@ -125,7 +133,10 @@ fn the_domain_stays_pure() {
         .map(|dependency| dependency.name.as_str())
         .collect();
     for kept_out in KEPT_FROM_DOMAIN {
-        assert!(!names.contains(kept_out), "dueline-domain depends on {kept_out}");
+        assert!(
+            !names.contains(kept_out),
+            "dueline-domain depends on {kept_out}"
+        );
     }
 }
 
@@ -139,7 +150,10 @@ fn test_tools_are_dev_dependencies_only() {
             if dependency.kind != DependencyKind::Normal {
                 continue;
             }
-            assert_ne!(dependency.name, "dueline-testkit", "{name} ships the testkit");
+            assert_ne!(
+                dependency.name, "dueline-testkit",
+                "{name} ships the testkit"
+            );
             for feature in ["conformance", "fakes"] {
                 assert!(
                     !dependency.features.iter().any(|has| has == feature),
@@ -155,8 +169,14 @@ fn test_tools_are_dev_dependencies_only() {
 fn every_crate_inherits_lints_versions_and_licence() {
     for (name, package) in ours() {
         let manifest = std::fs::read_to_string(&package.manifest_path).unwrap();
-        assert!(manifest.contains("[lints]\nworkspace = true"), "{name} sets its own lints");
-        assert!(manifest.contains("license.workspace = true"), "{name} has its own licence");
+        assert!(
+            manifest.contains("[lints]\nworkspace = true"),
+            "{name} sets its own lints"
+        );
+        assert!(
+            manifest.contains("license.workspace = true"),
+            "{name} has its own licence"
+        );
         for dependency in &package.dependencies {
             let line = manifest
                 .lines()

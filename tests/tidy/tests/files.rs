@@ -51,7 +51,11 @@ fn no_source_file_is_longer_than_a_sitting() {
 #[test]
 fn no_file_names_a_folder_of_the_machine_it_was_written_on() {
     let here = root();
-    let above = here.parent().expect("a folder above").to_string_lossy().into_owned();
+    let above = here
+        .parent()
+        .expect("a folder above")
+        .to_string_lossy()
+        .into_owned();
     if above.len() < 3 {
         return;
     }
@@ -95,7 +99,11 @@ fn files_named_in_the_walk_of_one_task_exist() {
             is_path && !word.contains(' ') && !word.contains('*')
         })
         .collect();
-    assert!(named.len() > 10, "ARCHITECTURE.md names only {} places", named.len());
+    assert!(
+        named.len() > 10,
+        "ARCHITECTURE.md names only {} places",
+        named.len()
+    );
     for name in named {
         assert!(root().join(name).exists(), "ARCHITECTURE.md names {name}");
     }

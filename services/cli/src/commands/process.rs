@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueline_all_in_one::{NodeConfig, WorkerConfig};
+use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
 use dueline_api::ErrorKind;
 use dueline_executor::{BuiltIn, HttpSettings, Registry};
 use dueline_runtime::{
@@ -70,8 +70,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Something did not start.
-pub(crate) fn start_error(error: &dueline_all_in_one::StartError) -> CliError {
-    CliError::new(ErrorKind::Unavailable, "start", chain(error))
+pub(crate) fn start_error(error: &StartError) -> CliError {
+    let kind = match error {
+        StartError::Backend(error) if error.is_in_use() => ErrorKind::Conflict,
+        StartError::Backend(_) | StartError::Worker(_) | StartError::Server(_) => {
+            ErrorKind::Invalid
+        }
+        StartError::Store(_) | StartError::Queue(_) | StartError::Listen { .. } => {
+            ErrorKind::Unavailable
+        }
+    };
+    CliError::new(kind, "start", chain(error))
 }
 
 /// The executor that the settings describe.
@@ -172,7 +181,7 @@ impl Signals {
 /// Stops in order; a second signal ends the process at once.
 pub(crate) async fn stop(
     grace: Duration,
-    stopped: impl Future<Output = Result<(), ServiceError>>,
+    stopped: impl Future<Output = Result<Drained, ServiceError>>,
 ) -> Result<Exit, CliError> {
     eprintln!(
         "stopping: running tasks have {} s to end, a second signal ends at once",
@@ -184,7 +193,11 @@ pub(crate) async fn stop(
     );
     tokio::select! {
         biased;
-        ended = stopped => ended.map_err(|error| service_error(&error)).map(|()| Exit::Ok),
+        ended = stopped => match ended {
+            Ok(Drained::InTime) => Ok(Exit::Ok),
+            Ok(Drained::GivenBack) => Ok(Exit::GivenBack),
+            Err(error) => Err(service_error(&error)),
+        },
         _ = interrupt.recv() => Ok(Exit::Internal),
         _ = terminate.recv() => Ok(Exit::Internal),
     }

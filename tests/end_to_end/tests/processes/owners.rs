@@ -23,7 +23,7 @@ async fn a_33_d_08_a_second_server_on_the_same_file_is_refused_and_told_who_owns
         &["serve", "--data", &store, "--listen", "127.0.0.1:0"],
     )
     .await;
-    assert_eq!(second.code, Some(5), "{second:?}");
+    assert_eq!(second.code, Some(4), "{second:?}");
     let owner = format!("in use by process {};", server.process().pid());
     let error = second
         .stderr

@@ -77,6 +77,7 @@ async fn f_146_what_outlasts_the_grace_of_a_server_is_given_back_and_runs_later(
         "server with a grace of 0.5 s ended after {:.2} s, {status}",
         asked.elapsed().as_secs_f64()
     ));
+    assert_eq!(status.code(), Some(10), "{}", server.process().log());
     assert_eq!((log.begun().len(), log.done().len()), (5, 0));
 
     let_go(&place);

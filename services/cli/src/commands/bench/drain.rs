@@ -86,10 +86,10 @@ async fn filled(place: &Place, name: &str, tasks: u64) -> Result<(), CliError> {
     stop(node).await
 }
 
-/// Opens the file `name` with a worker; the time until `tasks` tasks are recorded as done.
+/// Opens the file `name` with a worker; the time from the worker's start until `tasks` tasks are recorded as done.
 async fn drained(place: &Place, name: &str, slots: u32, tasks: u64) -> Result<Duration, CliError> {
-    let started = Instant::now();
     let node = place.node(name, Some((slots, no_op()?))).await?;
+    let started = Instant::now();
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
     stop(node).await?;

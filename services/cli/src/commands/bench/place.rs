@@ -172,6 +172,7 @@ pub(super) async fn fill(
 pub(super) async fn stop(node: Node) -> Result<(), CliError> {
     node.stop(Duration::from_secs(30))
         .await
+        .map(drop)
         .map_err(|error| CliError::new(ErrorKind::Internal, "service_failed", chain(&error)))
 }
 

@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::Args;
+use dueline_all_in_one::Drained;
 use dueline_all_in_one::Node;
 use dueline_api::{ErrorKind, Frontend};
 use dueline_domain::TaskId;
@@ -123,6 +124,7 @@ impl Demo {
             Ok(None) => process::stop(GRACE, stopping).await.map(drop),
             _ => stopping
                 .await
+                .map(drop)
                 .map_err(|error| process::service_error(&error)),
         };
         let Some(done) = ended? else {
@@ -301,10 +303,10 @@ async fn outcomes(frontend: &dyn Frontend) -> Result<BTreeMap<TaskId, DemoOutcom
 }
 
 /// The services first: what they still deliver must find somebody.
-async fn stop(node: Node, group: &TaskGroup, shutdown: &Shutdown) -> Result<(), ServiceError> {
+async fn stop(node: Node, group: &TaskGroup, shutdown: &Shutdown) -> Result<Drained, ServiceError> {
     let stopped = node.stop(GRACE).await;
     shutdown.stop_work();
-    stopped.and(group.wait().await)
+    group.wait().await.and(stopped)
 }
 
 async fn blocking<T: Send + 'static>(
