@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn f_023_five_named_levels_in_any_letter_case_normal_by_default() {
         assert_eq!(Priority::default().to_string(), "normal");
-        assert_eq!("Very-High".parse(), Priority::new(100).map_err(|e| e));
+        assert_eq!("Very-High".parse(), Priority::new(100));
         assert_eq!("VERY_LOW".parse::<Priority>().unwrap().get(), -100);
         assert_eq!("-5".parse(), Priority::new(-5));
         let urgent = "urgent".parse::<Priority>().unwrap_err().to_string();

@@ -1,0 +1,351 @@
+//! Every service in this process on a real SQLite file, with handlers in Rust: what an embedding program sees.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use dueline_all_in_one::{Drained, Node, NodeConfig, WorkerConfig};
+use dueline_domain::{
+    Backoff, Extras, Handler, Job, JobName, NewTask, Overrides, Policy, Priority, Quota,
+    RetryPolicy, RunEnd, StateKind, Task, Timestamp,
+};
+use dueline_executor::{Config, Failure, Registry, RunningTask, Success, handler_fn};
+use dueline_ports::{Clock as _, Rng as _};
+use dueline_runtime::{SystemClock, SystemRng};
+
+const LONG: Duration = Duration::from_secs(20);
+
+struct Rig {
+    node: Node,
+    _folder: tempfile::TempDir,
+}
+
+fn job() -> JobName {
+    JobName::parse("job").unwrap()
+}
+
+impl Rig {
+    /// One job whose tasks `handle` runs, in `concurrency` slots.
+    async fn new<F, Fut>(concurrency: u32, handle: F) -> Self
+    where
+        F: Fn(RunningTask) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Success, Failure>> + Send + 'static,
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Self::config(&folder);
+        let registry = Registry::builder().job("job", handler_fn(handle)).build();
+        config.workers.push(WorkerConfig {
+            executor: Config {
+                concurrency,
+                embedded: true,
+                ..Config::new("embedded", 1)
+            },
+            registry: registry.unwrap(),
+        });
+        let rig = Self {
+            node: Node::start(config).await.unwrap(),
+            _folder: folder,
+        };
+        rig.put_job(false).await;
+        rig
+    }
+
+    fn config(folder: &tempfile::TempDir) -> NodeConfig {
+        NodeConfig::embedded(format!("sqlite:{}", folder.path().join("t.db").display()))
+    }
+
+    async fn put_job(&self, paused: bool) {
+        let wait = Backoff::new(Duration::from_millis(300), 2.0, 0.0, LONG).unwrap();
+        let retry = RetryPolicy {
+            retries_max: Some(2),
+            standard: wait,
+            ..RetryPolicy::default()
+        };
+        let frontend = self.node.frontend();
+        let put = frontend.put_job(Job {
+            name: job(),
+            info: "".into(),
+            handler: Handler::worker(),
+            policy: Policy {
+                retry,
+                ..Policy::default()
+            },
+            quota: Quota::default(),
+            paused,
+            created_by: "test".into(),
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+        });
+        put.await.unwrap();
+    }
+
+    async fn submit(&self, task: NewTask) -> Task {
+        let id = task.id;
+        let answer = self.node.frontend().submit(vec![task]).await.remove(0);
+        answer.unwrap();
+        self.node.frontend().task(&job(), &id, None).await.unwrap()
+    }
+
+    async fn ended(&self, task: &Task) -> Task {
+        let frontend = self.node.frontend();
+        let task = frontend.task(&job(), &task.id, Some(LONG)).await.unwrap();
+        assert!(task.kind().is_final(), "still {}", task.kind());
+        task
+    }
+
+    async fn until(&self, task: &Task, holds: impl Fn(&Task) -> bool) -> Task {
+        let ends_at = tokio::time::Instant::now() + LONG;
+        loop {
+            let now = self.node.frontend().task(&job(), &task.id, None).await;
+            let now = now.unwrap();
+            if holds(&now) {
+                return now;
+            }
+            assert!(
+                tokio::time::Instant::now() < ends_at,
+                "at last it was {now:#?}"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn stop(self) {
+        assert_eq!(self.node.stop(LONG).await, Ok(Drained::InTime));
+    }
+}
+
+fn task(payload: &str) -> NewTask {
+    let id = SystemRng.task_id(SystemClock.now());
+    NewTask::now(id, job(), payload.to_owned().into())
+}
+
+fn ok() -> Result<Success, Failure> {
+    Ok(Success::default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_132_f_014_f_067_a_task_runs_in_the_embedding_process_and_its_times_are_kept() {
+    let rig = Rig::new(4, |_| async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        ok()
+    })
+    .await;
+    let submitted = rig.submit(task("x")).await;
+    assert_eq!(submitted.finished_at, None);
+    let running = rig
+        .until(&submitted, |t| t.kind() == StateKind::Processing)
+        .await;
+    assert!(running.started_at.is_some() && running.finished_at.is_none());
+    let task = rig.ended(&submitted).await;
+    assert_eq!(task.kind(), StateKind::Succeeded);
+    assert!(task.finished_at >= task.started_at && task.started_at.is_some());
+    assert_eq!(task.state.trigger_at(), None, "nobody looks at it again");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_052_while_it_runs_its_owner_its_start_and_its_expiry_are_known_and_then_cleared() {
+    let rig = Rig::new(4, |task| async move {
+        task.stopped().await;
+        ok()
+    })
+    .await;
+    let submitted = rig.submit(task("x")).await;
+    let running = rig
+        .until(&submitted, |t| t.kind() == StateKind::Processing)
+        .await;
+    let lease = running.lease().unwrap().clone();
+    assert!(lease.worker.as_str().starts_with("embedded@"));
+    assert_eq!((running.tries, running.started_at.is_some()), (1, true));
+    assert!(lease.expires_at > lease.heartbeat_at && lease.heartbeat_at >= lease.claimed_at);
+    let cancel = dueline_domain::RunningCancel::Request;
+    let frontend = rig.node.frontend();
+    frontend
+        .cancel(&job(), &running.id, cancel, None)
+        .await
+        .unwrap();
+    let ended = rig.ended(&running).await;
+    assert_eq!(ended.lease(), None);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_055_two_retries_are_three_runs_and_none_is_one() {
+    let rig = Rig::new(4, |_| async { Err(Failure::from("always")) }).await;
+    let three = rig.submit(task("x")).await;
+    let one = rig
+        .submit(NewTask {
+            extras: Some(Box::new(Extras {
+                overrides: Some(Overrides {
+                    retries_max: Some(0),
+                    ..Overrides::default()
+                }),
+                ..Extras::default()
+            })),
+            ..task("y")
+        })
+        .await;
+    for (task, runs) in [(three, 3), (one, 1)] {
+        let task = rig.ended(&task).await;
+        assert_eq!((task.kind(), task.tries), (StateKind::Failed, runs));
+        let history = task.history.unwrap().runs;
+        assert_eq!(history.len(), usize::try_from(runs).unwrap());
+        assert!(history.iter().all(|run| run.end == RunEnd::Retriable));
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_060_f_068_a_fatal_failure_is_final_at_once_with_no_trigger() {
+    let rig = Rig::new(4, |_| async { Err(Failure::fatal("broken")) }).await;
+    let submitted = rig.submit(task("x")).await;
+    let task = rig.ended(&submitted).await;
+    assert_eq!((task.kind(), task.tries), (StateKind::Failed, 1));
+    assert_eq!(task.state.trigger_at(), None);
+    assert_eq!(task.error.as_deref(), Some("broken"));
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_the_backoff() {
+    let rig = Rig::new(4, |task| async move {
+        if task.attempt() == 0 {
+            Err(Failure::from("once"))
+        } else {
+            ok()
+        }
+    })
+    .await;
+    let due = SystemClock.now().after(Duration::from_millis(400));
+    let new = rig
+        .submit(NewTask {
+            run_at: Some(due),
+            ..task("x")
+        })
+        .await;
+    assert_eq!(
+        (new.kind(), new.state.trigger_at()),
+        (StateKind::New, Some(due))
+    );
+    let retriable = rig.until(&new, |t| t.kind() == StateKind::Retriable).await;
+    let failed_at = retriable.history.as_ref().unwrap().runs[0].finished_at;
+    let wait = retriable.state.trigger_at().unwrap().since(failed_at);
+    assert_eq!(wait, Duration::from_millis(300));
+    assert_eq!(retriable.run_at, due, "the original time stays");
+    let task = rig.ended(&new).await;
+    let began = task.started_at.unwrap();
+    assert!(
+        began >= failed_at.after(wait),
+        "not before its backoff was over"
+    );
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_025_priority_counts_only_once_a_task_is_ready() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let rig = Rig::new(1, {
+        let order = order.clone();
+        move |task: RunningTask| {
+            order.lock().unwrap().push(task.input().clone());
+            async { ok() }
+        }
+    })
+    .await;
+    let high_later = NewTask {
+        priority: Priority::new(100).unwrap(),
+        run_at: Some(SystemClock.now().after(Duration::from_millis(500))),
+        ..task("high")
+    };
+    let low_now = NewTask {
+        priority: Priority::new(-100).unwrap(),
+        ..task("low")
+    };
+    let high = rig.submit(high_later).await;
+    let low = rig.submit(low_now).await;
+    let low = rig.ended(&low).await;
+    assert!(
+        low.finished_at < Some(high.run_at),
+        "the low one was held back"
+    );
+    rig.ended(&high).await;
+    assert_eq!(*order.lock().unwrap(), ["low", "high"]);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_050_f_051_checkpoints_alone_keep_a_task_alive_and_are_what_the_next_run_gets() {
+    let rig = Rig::new(4, |task| async move {
+        if task.attempt() > 0 {
+            return Ok(Success::from(task.input().clone()));
+        }
+        for step in 0..8 {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            task.checkpoint(format!("step {step}")).await?;
+        }
+        Err(Failure::from("after the last checkpoint"))
+    })
+    .await;
+    let short = Overrides {
+        heartbeat_timeout: Some(Duration::from_secs(1)),
+        ..Overrides::default()
+    };
+    let submitted = rig
+        .submit(NewTask {
+            extras: Some(Box::new(Extras {
+                overrides: Some(short),
+                ..Extras::default()
+            })),
+            ..task("original")
+        })
+        .await;
+    let task = rig.ended(&submitted).await;
+    assert_eq!((task.kind(), task.tries), (StateKind::Succeeded, 2));
+    assert_eq!(task.result.as_deref(), Some(&b"step 7"[..]));
+    assert_eq!(task.payload, "original");
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_job_holds_its_tasks_until_it_is_resumed() {
+    let rig = Rig::new(4, |_| async { ok() }).await;
+    rig.put_job(true).await;
+    let submitted = rig.submit(task("x")).await;
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    let held = rig.node.frontend().task(&job(), &submitted.id, None).await;
+    assert_eq!(held.unwrap().kind(), StateKind::New);
+    rig.node.frontend().pause_job(&job(), false).await.unwrap();
+    assert_eq!(rig.ended(&submitted).await.kind(), StateKind::Succeeded);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
+    let runs = Arc::new(Mutex::new(std::collections::BTreeMap::new()));
+    let rig = Rig::new(10, {
+        let runs = runs.clone();
+        move |task: RunningTask| {
+            *runs.lock().unwrap().entry(task.id()).or_insert(0) += 1;
+            async { ok() }
+        }
+    })
+    .await;
+    let tasks: Vec<_> = (0..2_000).map(|n| task(&n.to_string())).collect();
+    for answer in rig.node.frontend().submit(tasks).await {
+        answer.unwrap();
+    }
+    let ends_at = tokio::time::Instant::now() + LONG;
+    loop {
+        let stats = rig.node.frontend().job_stats(&job()).await.unwrap();
+        if stats.by_state.get(&StateKind::Succeeded) == Some(&2_000) {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < ends_at, "at last: {stats:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(runs.lock().unwrap().values().all(|n| *n == 1));
+    assert_eq!(runs.lock().unwrap().len(), 2_000);
+    rig.stop().await;
+}
