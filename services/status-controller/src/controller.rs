@@ -70,7 +70,8 @@ impl Status for StatusController {
 
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
         let jobs = self.deps.store.jobs().await?;
-        let served = jobs.iter().map(|job| ServedJob {
+        let open = jobs.iter().filter(|job| !job.paused);
+        let served = open.map(|job| ServedJob {
             name: job.name.clone(),
             handler: job.handler.kind.clone(),
         });

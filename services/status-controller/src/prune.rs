@@ -15,11 +15,11 @@ impl StatusController {
         for _ in 0..BATCHES_MAX {
             let now = self.deps.clock.now();
             let pruned = self.deps.store.prune(now, batch).await?;
-            if pruned > 0 {
-                metrics::count_pruned(pruned);
-                tracing::debug!(tasks = pruned, "finished tasks are pruned");
+            if pruned.deleted > 0 {
+                metrics::count_pruned(pruned.deleted);
+                tracing::debug!(tasks = pruned.deleted, "finished tasks are pruned");
             }
-            if pruned < batch || shutdown.is_intake_stopped() {
+            if !pruned.more || shutdown.is_intake_stopped() {
                 break;
             }
         }

@@ -358,6 +358,10 @@ impl Task {
         if fresh {
             (self.error, self.result) = (None, None);
         }
+        if self.kind() == StateKind::Succeeded {
+            // Why an earlier run failed stands in the history.
+            self.error = None;
+        }
         if let Some(change) = modified {
             self.run_at = change.run_at.unwrap_or(self.run_at);
             self.priority = change.priority.unwrap_or(self.priority);

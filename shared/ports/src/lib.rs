@@ -14,5 +14,5 @@ pub use hand_on::{apply_and_hand_on, hand_on};
 pub use queue::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
 pub use store::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, JobStore, ListQuery,
-    OwnedTask, Page, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    OwnedTask, Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };

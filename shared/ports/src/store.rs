@@ -90,9 +90,18 @@ pub trait TaskStore: Send + Sync + 'static {
     /// How many tasks of a job are in each state.
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError>;
 
-    /// Deletes up to `limit` finished tasks that outlived their job's retention; answers how many. Fewer than
-    /// `limit` does not mean that none is left: the walk goes on at the next call.
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
+    /// Deletes up to `limit` finished tasks that outlived their job's retention, on a bounded stretch of a walk over
+    /// all tasks that goes on at the next call.
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
+}
+
+/// A stretch of the pruner's walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Tasks deleted.
+    pub deleted: usize,
+    /// Whether the walk has not come to the end of the tasks; the next call goes on.
+    pub more: bool,
 }
 
 /// Workers that registered, so that they outlive a restart of the server.

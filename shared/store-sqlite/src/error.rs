@@ -10,6 +10,10 @@ use rusqlite::ErrorCode;
 pub(crate) enum Failure {
     /// No room: everything in this transaction is undone, later ones may work.
     Full(Arc<str>),
+    /// Somebody else, a shell or a backup, holds the file: nothing happened, and later transactions may work.
+    Busy(Arc<str>),
+    /// A value that the tables do not take: nothing happened, and the same call will not work later either.
+    Refused(Arc<str>),
     /// The file cannot be trusted to be written any more; the process should end.
     Broken(Arc<str>),
 }
@@ -19,6 +23,10 @@ impl Failure {
         let text: Arc<str> = Arc::from(error.to_string());
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full(text),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy(text),
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+                Self::Refused(text)
+            }
             _ => Self::Broken(text),
         }
     }
@@ -26,6 +34,11 @@ impl Failure {
     pub(crate) fn to_store(&self) -> StoreError {
         match self {
             Self::Full(text) => StoreError::Full(text.clone()),
+            Self::Busy(text) => StoreError::Unavailable {
+                message: text.clone(),
+                outcome_unknown: false,
+            },
+            Self::Refused(text) => StoreError::Corrupt(text.clone()),
             Self::Broken(text) => StoreError::Unavailable {
                 message: text.clone(),
                 outcome_unknown: true,

@@ -52,7 +52,9 @@ impl BackoffRecord {
     }
 }
 
+/// A field that an older program did not write has the default of a new job.
 #[derive(Serialize, Deserialize)]
+#[serde(default)]
 struct JobRecord {
     info: Arc<str>,
     handler: Arc<str>,
@@ -78,34 +80,58 @@ struct JobRecord {
     changed_at: i64,
 }
 
+impl Default for JobRecord {
+    fn default() -> Self {
+        let worker = Handler::worker();
+        let text: Arc<str> = Arc::from("");
+        Self::of(&Job {
+            // The name is not part of the record.
+            name: JobName::parse("default").expect("a legal name"),
+            info: text.clone(),
+            handler: worker,
+            policy: Policy::default(),
+            quota: Quota::default(),
+            paused: false,
+            created_by: text,
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+        })
+    }
+}
+
 pub(crate) fn job_to_json(job: &Job) -> String {
-    let (policy, retry) = (&job.policy, &job.policy.retry);
-    let record = JobRecord {
-        info: job.info.clone(),
-        handler: job.handler.kind.clone(),
-        handler_config: job.handler.config.clone(),
-        retries_max: retry.retries_max,
-        standard: BackoffRecord::of(&retry.standard),
-        quick: BackoffRecord::of(&retry.quick),
-        slow: BackoffRecord::of(&retry.slow),
-        rate_limited: BackoffRecord::of(&retry.rate_limited),
-        worker_lost: retry.worker_lost.as_ref().map(BackoffRecord::of),
-        enqueue_timeout_ms: millis(policy.enqueue_timeout),
-        claim_timeout_ms: millis(policy.claim_timeout),
-        heartbeat_timeout_ms: millis(policy.heartbeat_timeout),
-        heartbeat_increment_ms: millis(policy.heartbeat_increment),
-        run_timeout_ms: policy.run_timeout.map(millis),
-        losses_max: policy.losses_max,
-        retention_ms: policy.retention.map(millis),
-        rate_per_s: job.quota.rate_per_s,
-        burst: job.quota.burst,
-        paused: job.paused,
-        created_by: job.created_by.clone(),
-        created_at: job.created_at.millis(),
-        changed_at: job.changed_at.millis(),
-    };
     // Plain data with text keys always serialises.
-    serde_json::to_string(&record).unwrap_or_default()
+    serde_json::to_string(&JobRecord::of(job)).unwrap_or_default()
+}
+
+impl JobRecord {
+    fn of(job: &Job) -> Self {
+        let (policy, retry) = (&job.policy, &job.policy.retry);
+        Self {
+            info: job.info.clone(),
+            handler: job.handler.kind.clone(),
+            handler_config: job.handler.config.clone(),
+            retries_max: retry.retries_max,
+            standard: BackoffRecord::of(&retry.standard),
+            quick: BackoffRecord::of(&retry.quick),
+            slow: BackoffRecord::of(&retry.slow),
+            rate_limited: BackoffRecord::of(&retry.rate_limited),
+            worker_lost: retry.worker_lost.as_ref().map(BackoffRecord::of),
+            enqueue_timeout_ms: millis(policy.enqueue_timeout),
+            claim_timeout_ms: millis(policy.claim_timeout),
+            heartbeat_timeout_ms: millis(policy.heartbeat_timeout),
+            heartbeat_increment_ms: millis(policy.heartbeat_increment),
+            run_timeout_ms: policy.run_timeout.map(millis),
+            losses_max: policy.losses_max,
+            retention_ms: policy.retention.map(millis),
+            rate_per_s: job.quota.rate_per_s,
+            burst: job.quota.burst,
+            paused: job.paused,
+            created_by: job.created_by.clone(),
+            created_at: job.created_at.millis(),
+            changed_at: job.changed_at.millis(),
+        }
+    }
 }
 
 pub(crate) fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Page, Pruned, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     writer::{self, Broken, Request, WriterHandle},
 };
 
-/// Connections that read.
+/// Connections that read for clients.
 const READERS: usize = 2;
 
 /// The task store on one SQLite file.
@@ -29,6 +29,8 @@ const READERS: usize = 2;
 pub struct SqliteStore {
     writer: Option<WriterHandle>,
     reader: Option<ReaderHandle>,
+    /// A reader of its own for what the services ask: long lists of clients must not hide what is due.
+    scanner: Option<ReaderHandle>,
     jobs: Arc<SharedJobs>,
     broken: Arc<Broken>,
     options: SqliteOptions,
@@ -47,14 +49,19 @@ impl SqliteStore {
             .map(|_| open::open_reader(&options))
             .collect::<Result<_, _>>()?;
         let (writer, thread) = writer::start(db, jobs.clone(), broken.clone())?;
-        let (reader, mut threads) = reader::start(readers).map_err(|source| OpenError::Io {
+        let io = |source| OpenError::Io {
             path: options.path.display().to_string(),
             source,
-        })?;
+        };
+        let (reader, mut threads) = reader::start(readers).map_err(io)?;
+        let scanner = vec![open::open_reader(&options)?];
+        let (scanner, scanner_threads) = reader::start(scanner).map_err(io)?;
+        threads.extend(scanner_threads);
         threads.push(thread);
         Ok(Self {
             writer: Some(writer),
             reader: Some(reader),
+            scanner: Some(scanner),
             jobs,
             broken,
             options,
@@ -99,6 +106,10 @@ impl SqliteStore {
         self.reader.as_ref().ok_or_else(crate::error::closed)
     }
 
+    fn scanner(&self) -> Result<&ReaderHandle, StoreError> {
+        self.scanner.as_ref().ok_or_else(crate::error::closed)
+    }
+
     fn entry(&self, name: &JobName) -> Result<JobEntry, StoreError> {
         let jobs = self.jobs.load();
         jobs.get(name)
@@ -112,6 +123,7 @@ impl Drop for SqliteStore {
         // The threads end when their channels are closed.
         self.writer = None;
         self.reader = None;
+        self.scanner = None;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         for thread in threads.drain(..) {
             let _ = thread.join();
@@ -196,7 +208,7 @@ impl TaskStore for SqliteStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         let jobs = self.jobs.load();
-        self.reader()?
+        self.scanner()?
             .call(move |db| reader::due(db, &jobs, &query))
             .await
     }
@@ -205,14 +217,14 @@ impl TaskStore for SqliteStore {
         let Ok(entry) = self.entry(job) else {
             return Ok(Vec::new());
         };
-        self.reader()?
+        self.scanner()?
             .call(move |db| reader::ready(db, &entry, limit))
             .await
     }
 
     async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
         let (jobs, worker) = (self.jobs.load(), worker.cloned());
-        self.reader()?
+        self.scanner()?
             .call(move |db| reader::owned(db, &jobs, worker.as_ref()))
             .await
     }
@@ -232,7 +244,7 @@ impl TaskStore for SqliteStore {
             .await
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.writer()?
             .call(|reply| Request::Prune(now, limit, reply))
             .await?
@@ -248,7 +260,7 @@ impl WorkerStore for SqliteStore {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.reader()?.call(reader::workers).await
+        self.scanner()?.call(reader::workers).await
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {

@@ -221,3 +221,85 @@ async fn f_138_requests_that_arrive_together_share_a_commit_and_a_bad_one_fails_
     assert_eq!(failed.len(), 1);
     assert!(matches!(failed[0], Err(StoreError::NotFound { .. })));
 }
+
+#[tokio::test]
+async fn a_job_that_cannot_be_read_keeps_its_tasks_and_comes_back_when_it_is_put_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    let store = with_job(options.clone()).await;
+    let now = Timestamp::clamped(5);
+    let id = store
+        .create(now, vec![create(1, 10)])
+        .await
+        .remove(0)
+        .unwrap()
+        .task
+        .id;
+    drop(store);
+    Connection::open(&options.path)
+        .unwrap()
+        .execute("UPDATE job SET definition = '{broken'", [])
+        .unwrap();
+    let store = SqliteStore::open(options).unwrap();
+    assert!(store.jobs().await.unwrap().is_empty());
+    while store.prune(Timestamp::MAX, 100).await.unwrap().more {}
+    let put = PutJob {
+        job: job("j"),
+        if_absent: false,
+    };
+    store.put_job(put).await.unwrap();
+    let name = JobName::parse("j").unwrap();
+    assert!(
+        store.get(&name, &id).await.unwrap().is_some(),
+        "its task is gone"
+    );
+    assert_eq!(store.stats(&name).await.unwrap().by_state.len(), 1);
+}
+
+#[tokio::test]
+async fn f_144_a_definition_of_an_older_program_gets_the_defaults_of_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    drop(with_job(options.clone()).await);
+    Connection::open(&options.path)
+        .unwrap()
+        .execute(
+            "UPDATE job SET definition = json_remove(definition, '$.losses_max', '$.slow')",
+            [],
+        )
+        .unwrap();
+    let store = SqliteStore::open(options).unwrap();
+    let read = store
+        .job(&JobName::parse("j").unwrap())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(read.policy, Policy::default());
+}
+
+#[tokio::test]
+async fn f_137_another_program_that_holds_the_file_for_a_while_does_not_end_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    let store = with_job(options.clone()).await;
+    let shell = Connection::open(&options.path).unwrap();
+    shell.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let now = Timestamp::clamped(5);
+    let refused = store
+        .create(now, vec![create(1, 10)])
+        .await
+        .remove(0)
+        .unwrap_err();
+    assert!(
+        refused.is_retryable() && !refused.outcome_unknown(),
+        "{refused}"
+    );
+    shell.execute_batch("ROLLBACK").unwrap();
+    assert!(
+        store
+            .create(now, vec![create(1, 10)])
+            .await
+            .remove(0)
+            .is_ok()
+    );
+}

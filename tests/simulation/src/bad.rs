@@ -12,7 +12,7 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, Delivery, Depth, DuePage, DueQuery, JobStats, JobStore,
-    ListQuery, OwnedTask, Page, PutJob, QueueError, Receipt, Starving, Store, StoreError,
+    ListQuery, OwnedTask, Page, Pruned, PutJob, QueueError, Receipt, Starving, Store, StoreError,
     TaskQueue, TaskStore, WorkerRecord, WorkerStore, fakes::SeededRng,
 };
 
@@ -185,7 +185,7 @@ impl TaskStore for BadStore {
         self.inner.stats(job).await
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.inner.prune(now, limit).await
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore, fakes::MemoryStore,
+    Page, Pruned, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore, fakes::MemoryStore,
 };
 use tokio::task::yield_now;
 
@@ -123,7 +123,7 @@ impl TaskStore for WatchedStore {
         self.inner.stats(job).await
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.inner.prune(now, limit).await
     }
 }

@@ -92,16 +92,19 @@ pub(crate) fn list(
     let mut tasks = Vec::new();
     let mut last = before;
     let mut next = None;
+    let mut seen = 0;
     while let Some(found) = rows.next()? {
-        if tasks.len() == limit {
+        // Counts rows, not tasks: an unreadable one must not make the page look like the last.
+        if seen == limit {
             next = Some(last);
             break;
         }
+        seen += 1;
+        last = found.get(0)?;
         let apart = row::may_have_body(found)?;
         match row::read(found, &entry.job.name) {
             Ok(stored) => {
                 let stored = row::filled(db, stored, apart)?;
-                last = stored.seq;
                 tasks.push(stored.task);
             }
             // One unreadable row must not hide the others.

@@ -72,9 +72,13 @@ pub(crate) fn start(
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)
                             .recv();
-                        match next {
-                            Ok(read) => read(&db),
-                            Err(_) => return,
+                        let Ok(read) = next else {
+                            return;
+                        };
+                        // Whoever asked sees a closed answer; the reader goes on for the others.
+                        let read = std::panic::AssertUnwindSafe(|| read(&db));
+                        if std::panic::catch_unwind(read).is_err() {
+                            tracing::error!("a read panicked");
                         }
                     }
                 })

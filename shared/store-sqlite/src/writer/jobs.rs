@@ -1,6 +1,6 @@
 //! Job definitions.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use dueline_domain::{Job, JobName, Timestamp};
 use dueline_ports::{PutJob, StoreError};
@@ -10,19 +10,20 @@ use super::{ItemError, Writer};
 use crate::{jobs::JobTable, records};
 
 /// All definitions of the file. One that makes no sense is left out and said, so that it does not hide the others.
-pub(super) fn load(db: &Connection) -> rusqlite::Result<JobTable> {
-    let mut jobs = JobTable::default();
+pub(super) fn load(db: &Connection) -> rusqlite::Result<(JobTable, BTreeSet<i64>)> {
+    let (mut jobs, mut all) = (JobTable::default(), BTreeSet::new());
     let mut statement = db.prepare("SELECT id, name, definition FROM job")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let name: String = row.get(1)?;
         let definition: String = row.get(2)?;
+        all.insert(row.get(0)?);
         match records::job_from_json(&name, &definition) {
             Ok(job) => jobs.insert(row.get(0)?, Arc::new(job)),
             Err(error) => tracing::error!(job.name = name, %error, "unreadable job definition"),
         }
     }
-    Ok(jobs)
+    Ok((jobs, all))
 }
 
 impl Writer {
@@ -37,11 +38,19 @@ impl Writer {
                 self.replace(entry.row, job)
             }
             None => {
-                self.db
-                    .prepare_cached("INSERT INTO job (name, definition) VALUES (?1, ?2)")?
-                    .execute((job.name.as_str(), records::job_to_json(&job)))?;
+                // A definition that could not be read gives way to one that can; its tasks find it again.
+                let row: i64 = self
+                    .db
+                    .prepare_cached(
+                        "INSERT INTO job (name, definition) VALUES (?1, ?2) \
+                         ON CONFLICT (name) DO UPDATE SET definition = excluded.definition RETURNING id",
+                    )?
+                    .query_row((job.name.as_str(), records::job_to_json(&job)), |row| {
+                        row.get(0)
+                    })?;
+                self.job_rows.insert(row);
                 let job = Arc::new(job);
-                self.jobs.insert(self.db.last_insert_rowid(), job.clone());
+                self.jobs.insert(row, job.clone());
                 self.jobs_changed = true;
                 Ok(job)
             }
@@ -92,6 +101,7 @@ impl Writer {
             .execute([row])?;
         self.counts.forget(&self.db, row)?;
         self.jobs.remove(name);
+        self.job_rows.remove(&row);
         self.jobs_changed = true;
         Ok(())
     }

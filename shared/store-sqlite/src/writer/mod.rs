@@ -9,6 +9,7 @@ mod prune;
 mod workers;
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +19,7 @@ use std::{
 };
 
 use dueline_domain::{Job, JobName, Timestamp, WorkerId};
-use dueline_ports::{Applied, Command, Create, Created, PutJob, StoreError, WorkerRecord};
+use dueline_ports::{Applied, Command, Create, Created, Pruned, PutJob, StoreError, WorkerRecord};
 use rusqlite::Connection;
 use tokio::sync::{Notify, oneshot};
 
@@ -57,10 +58,33 @@ pub(crate) enum Request {
         Reply<Result<Arc<Job>, StoreError>>,
     ),
     DeleteJob(JobName, Reply<Result<(), StoreError>>),
-    Prune(Timestamp, usize, Reply<Result<usize, StoreError>>),
+    Prune(Timestamp, usize, Reply<Result<Pruned, StoreError>>),
     PutWorkers(Vec<WorkerRecord>, Reply<Result<(), StoreError>>),
     RemoveWorkers(Vec<WorkerId>, Reply<Result<(), StoreError>>),
     LimitPages(u32, Reply<Result<(), StoreError>>),
+}
+
+impl Request {
+    /// Nothing of this happened.
+    fn refuse(self, failure: &Failure) {
+        let error = || failure.to_store();
+        match self {
+            Self::Create(_, new, reply) => {
+                drop(reply.send(new.iter().map(|_| Err(error())).collect()));
+            }
+            Self::Apply(_, commands, reply) => {
+                drop(reply.send(commands.iter().map(|_| Err(error())).collect()));
+            }
+            Self::PutJob(_, reply) | Self::PauseJob(_, _, _, reply) => {
+                drop(reply.send(Err(error())));
+            }
+            Self::Prune(_, _, reply) => drop(reply.send(Err(error()))),
+            Self::DeleteJob(_, reply)
+            | Self::PutWorkers(_, reply)
+            | Self::RemoveWorkers(_, reply)
+            | Self::LimitPages(_, reply) => drop(reply.send(Err(error()))),
+        }
+    }
 }
 
 /// An answer that waits for the commit.
@@ -78,7 +102,10 @@ enum Answer {
         Result<Arc<Job>, StoreError>,
     ),
     Unit(Reply<Result<(), StoreError>>, Result<(), StoreError>),
-    Count(Reply<Result<usize, StoreError>>, Result<usize, StoreError>),
+    Pruned(
+        Reply<Result<Pruned, StoreError>>,
+        Result<Pruned, StoreError>,
+    ),
 }
 
 impl Answer {
@@ -89,7 +116,7 @@ impl Answer {
             Self::Apply(reply, results) => drop(reply.send(results)),
             Self::Job(reply, result) => drop(reply.send(result)),
             Self::Unit(reply, result) => drop(reply.send(result)),
-            Self::Count(reply, result) => drop(reply.send(result)),
+            Self::Pruned(reply, result) => drop(reply.send(result)),
         }
     }
 
@@ -105,7 +132,7 @@ impl Answer {
             }
             Self::Job(reply, _) => drop(reply.send(Err(error()))),
             Self::Unit(reply, _) => drop(reply.send(Err(error()))),
-            Self::Count(reply, _) => drop(reply.send(Err(error()))),
+            Self::Pruned(reply, _) => drop(reply.send(Err(error()))),
         }
     }
 }
@@ -163,14 +190,30 @@ pub(crate) fn start(
     let (requests, waiting) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     let thread = std::thread::Builder::new()
         .name("dueline-writer".into())
-        .spawn(move || writer.run(&waiting))
+        .spawn(move || {
+            let _guard = BrokenByPanic(writer.broken.clone());
+            writer.run(&waiting);
+        })
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     Ok((WriterHandle { requests }, thread))
+}
+
+/// A writer that panics must not leave a store behind that refuses every write and looks alive.
+struct BrokenByPanic(Arc<Broken>);
+
+impl Drop for BrokenByPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set();
+        }
+    }
 }
 
 struct Writer {
     db: Connection,
     jobs: JobTable,
+    /// Every job of the file, those whose definition cannot be read included: their tasks are not orphans.
+    job_rows: BTreeSet<i64>,
     jobs_changed: bool,
     shared: Arc<SharedJobs>,
     counts: Counts,
@@ -188,6 +231,7 @@ impl Writer {
         let mut writer = Self {
             db,
             jobs: JobTable::default(),
+            job_rows: BTreeSet::new(),
             jobs_changed: false,
             shared,
             counts: Counts::default(),
@@ -203,7 +247,7 @@ impl Writer {
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.cache.clear();
         self.counts = Counts::load(&self.db)?;
-        self.jobs = jobs::load(&self.db)?;
+        (self.jobs, self.job_rows) = jobs::load(&self.db)?;
         self.shared.store(self.jobs.clone());
         Ok(())
     }
@@ -235,7 +279,14 @@ impl Writer {
         waiting: &mpsc::Receiver<Request>,
         answers: &mut Vec<Answer>,
     ) -> rusqlite::Result<()> {
-        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        let begun = self
+            .db
+            .prepare_cached("BEGIN IMMEDIATE")
+            .and_then(|mut begin| begin.execute([]));
+        if let Err(error) = begun {
+            first.refuse(&Failure::of(&error));
+            return Err(error);
+        }
         let mut items = 0;
         let mut next = Some(first);
         let mut failed = None;
@@ -282,7 +333,7 @@ impl Writer {
                 one(self.delete_job(&name), |r| Answer::Unit(reply, r))
             }
             Request::Prune(now, limit, reply) => {
-                one(self.prune(now, limit), |r| Answer::Count(reply, r))
+                one(self.prune(now, limit), |r| Answer::Pruned(reply, r))
             }
             Request::PutWorkers(workers, reply) => {
                 one(self.put_workers(&workers), |r| Answer::Unit(reply, r))

@@ -6,6 +6,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use dueline_domain::{StateKind, Timestamp};
+use dueline_ports::Pruned;
 
 use super::{ItemError, Writer};
 
@@ -13,7 +14,7 @@ use super::{ItemError, Writer};
 const LOOKED_AT_PER_DELETED: usize = 8;
 
 impl Writer {
-    pub(super) fn prune(&mut self, now: Timestamp, limit: usize) -> Result<usize, ItemError> {
+    pub(super) fn prune(&mut self, now: Timestamp, limit: usize) -> Result<Pruned, ItemError> {
         let retention: HashMap<i64, Option<Duration>> = self
             .jobs
             .iter()
@@ -33,7 +34,8 @@ impl Writer {
                 let kind = StateKind::from_code(row.get(2)?);
                 let finished_at: Option<i64> = row.get(3)?;
                 let is_over = match retention.get(&job) {
-                    None => true,
+                    // Of a job that was deleted. One that only cannot be read keeps its tasks.
+                    None => !self.job_rows.contains(&job) && kind.is_some_and(StateKind::is_final),
                     Some(None) => false,
                     Some(Some(kept)) => {
                         finished_at.is_some_and(|at| Timestamp::clamped(at).after(*kept) <= now)
@@ -64,6 +66,9 @@ impl Writer {
                 self.counts.add(*job, *kind, -1);
             }
         }
-        Ok(gone.len())
+        Ok(Pruned {
+            deleted: gone.len(),
+            more: !end,
+        })
     }
 }

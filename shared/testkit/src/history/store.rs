@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, Verb, WorkerId};
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use super::{History, What};
@@ -95,7 +95,7 @@ impl TaskStore for RecordingStore {
         self.inner.stats(job).await
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.inner.prune(now, limit).await
     }
 }

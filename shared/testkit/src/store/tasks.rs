@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, JobStats, ListQuery, OwnedTask, Page,
-    StoreError, TaskStore,
+    Pruned, StoreError, TaskStore,
 };
 
 use super::{Fate, FaultyStore, StoreMethod, unavailable};
@@ -97,7 +97,7 @@ impl TaskStore for FaultyStore {
         self.one(StoreMethod::Stats, || self.inner.stats(job)).await
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.one(StoreMethod::Prune, || self.inner.prune(now, limit))
             .await
     }

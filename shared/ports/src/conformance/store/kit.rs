@@ -318,12 +318,14 @@ impl Kit {
 
     /// Prunes until nothing more goes; answers how many went.
     pub(super) async fn prune(&self, ms: i64, limit: usize) -> usize {
-        let (mut total, mut idle) = (0, 0);
-        while idle < 3 {
+        let mut total = 0;
+        loop {
             let pruned = self.store.prune(at(ms), limit).await.expect("a prune");
-            assert!(pruned <= limit, "no prune exceeds its limit");
-            total += pruned;
-            idle = if pruned == 0 { idle + 1 } else { 0 };
+            assert!(pruned.deleted <= limit, "no prune exceeds its limit");
+            total += pruned.deleted;
+            if !pruned.more {
+                break;
+            }
         }
         total
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, ListQuery, OwnedTask,
-    Page, StoreError, TaskStore,
+    Page, Pruned, StoreError, TaskStore,
 };
 
 #[async_trait]
@@ -75,7 +75,7 @@ impl TaskStore for MemoryStore {
         })
     }
 
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let mut contents = self.lock();
         let mut outlived = Vec::new();
         for (name, index) in &contents.indexes {
@@ -89,7 +89,10 @@ impl TaskStore for MemoryStore {
         for id in &outlived {
             contents.remove(id);
         }
-        Ok(outlived.len())
+        Ok(Pruned {
+            deleted: outlived.len(),
+            more: outlived.len() == limit,
+        })
     }
 }
 
