@@ -7,7 +7,7 @@ use dueline_runtime::Shutdown;
 
 use crate::Deps;
 
-/// Pause after a failed refill; the queue asks again by itself.
+/// Pause after a round in which a refill failed; the queue asks again by itself.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Refills hungry queues until the intake is stopped.
@@ -16,23 +16,26 @@ pub(crate) async fn run(deps: Deps, shutdown: Shutdown) {
         tokio::select! {
             biased;
             () = shutdown.intake_stopped() => return,
-            starving = deps.queue.starving() => {
-                for starving in starving {
-                    refill(&deps, &starving).await;
-                }
-            }
+            () = round(&deps) => {}
         }
     }
 }
 
-async fn refill(deps: &Deps, starving: &Starving) {
-    let job = &starving.job;
-    match sent_again(deps, starving).await {
-        Ok(complete) => deps.queue.refilled(starving, complete),
-        Err(error) => {
-            tracing::warn!(job.name = %job, %error, "failed to refill a queue");
-            tokio::time::sleep(RETRY_AFTER).await;
+/// Refills the queues that are hungry together. Stopping in the middle loses nothing: the store has what was not sent.
+async fn round(deps: &Deps) {
+    let mut has_failed = false;
+    for starving in deps.queue.starving().await {
+        match sent_again(deps, &starving).await {
+            Ok(complete) => deps.queue.refilled(&starving, complete),
+            Err(error) => {
+                tracing::warn!(job.name = %starving.job, %error, "failed to refill a queue");
+                has_failed = true;
+            }
         }
+    }
+    // One pause for all: each queue that waited its turn behind the pauses of the others would stay hungry for longer.
+    if has_failed {
+        tokio::time::sleep(RETRY_AFTER).await;
     }
 }
 

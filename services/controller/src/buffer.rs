@@ -42,6 +42,14 @@ struct JobBuffer {
     /// How many turns this job has had; the job with the fewest goes first among equal priorities, so that a long
     /// backlog of one job does not stand before a new task of another.
     turns: u64,
+    /// A receive for this job has come back.
+    has_received: bool,
+}
+
+impl JobBuffer {
+    fn is_wanted(&self, job: &JobName, ask: &NextWork) -> bool {
+        ask.jobs.contains(job) || ask.handlers.contains(&self.handler)
+    }
 }
 
 /// Place among the heads of the jobs: priority, then turns, then the job's own order.
@@ -114,6 +122,7 @@ impl Buffer {
             handler: handler.clone(),
             held: BTreeMap::new(),
             turns: 0,
+            has_received: false,
         });
         shelf.handler = handler.clone();
         let share = self.share();
@@ -189,8 +198,7 @@ impl Buffer {
     /// could never run are left to others.
     pub(crate) fn pop(&mut self, ask: &NextWork) -> Vec<Delivery> {
         let wanted = |(job, shelf): &(&JobName, &mut JobBuffer)| {
-            !shelf.held.is_empty()
-                && (ask.jobs.contains(job) || ask.handlers.contains(&shelf.handler))
+            !shelf.held.is_empty() && shelf.is_wanted(job, ask)
         };
         let jobs = self.jobs.iter_mut().filter(wanted);
         let mut shelves: Vec<_> = jobs.map(|(_, shelf)| shelf).collect();
@@ -251,8 +259,37 @@ impl Buffer {
         popped
     }
 
+    /// Whether there is anything here that the worker wants and could run, even if not at the moment.
+    pub(crate) fn holds_for(&self, ask: &NextWork) -> bool {
+        let wanted = self.jobs.iter().filter(|(job, s)| s.is_wanted(job, ask));
+        let mut held = wanted.flat_map(|(_, shelf)| shelf.held.values());
+        held.any(|held| u32::from(held.delivery.task.weight.get()) <= ask.task_weight_max)
+    }
+
+    /// A receive for this job has come back, whatever it brought. Answers whether it was the first one.
+    pub(crate) fn received(&mut self, job: &JobName) -> bool {
+        let shelf = self.jobs.get_mut(job);
+        shelf.is_some_and(|shelf| !std::mem::replace(&mut shelf.has_received, true))
+    }
+
+    /// Whether a receive has come back for every served job that the worker wants.
+    pub(crate) fn has_received_for(&self, ask: &NextWork) -> bool {
+        let mut wanted = self.jobs.iter().filter(|(job, s)| s.is_wanted(job, ask));
+        wanted.all(|(_, shelf)| shelf.has_received)
+    }
+
+    /// Takes out all messages of a job that is still served.
+    pub(crate) fn clear(&mut self, job: &JobName) -> Vec<Receipt> {
+        let Some(shelf) = self.jobs.get_mut(job) else {
+            return Vec::new();
+        };
+        let held = std::mem::take(&mut shelf.held);
+        self.len -= held.len();
+        held.into_values().map(Held::receipt).collect()
+    }
+
     /// Takes out the messages of a job that are heavier than `weight_max`.
-    pub(crate) fn take_heavier(&mut self, job: &JobName, weight_max: u32) -> Vec<Receipt> {
+    pub(crate) fn take_heavier(&mut self, job: &JobName, weight_max: u32) -> Vec<Delivery> {
         let Some(shelf) = self.jobs.get_mut(job) else {
             return Vec::new();
         };
@@ -265,7 +302,7 @@ impl Buffer {
             all.into_iter().partition(|(_, held)| is_heavier(held));
         shelf.held = rest;
         self.len -= heavier.len();
-        heavier.into_values().map(|held| held.receipt()).collect()
+        heavier.into_values().map(|held| held.delivery).collect()
     }
 
     /// The messages that have been invisible since before `than`; their timeouts count from `now` on.
@@ -455,6 +492,38 @@ mod tests {
         // Eight are free: it goes first.
         assert_eq!(pop(&mut buffer, &ask(&["a"], 1, 8)), [1_000]);
         assert_eq!(pop(&mut buffer, &ask(&["a"], 99, 5)).len(), 5);
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_weight_counts_as_held_and_what_is_for_others_does_not() {
+        let mut buffer = buffer(100, &["a", "b"]);
+        put(&mut buffer, "a", vec![weighing("a", 1, 8)]);
+        let little = ask(&["a"], 9, 5);
+        assert!(pop(&mut buffer, &little).is_empty());
+        assert!(buffer.holds_for(&little));
+        assert!(!buffer.holds_for(&ask(&["b"], 9, 5)), "not wanted");
+        let weak = NextWork {
+            task_weight_max: 5,
+            ..ask(&["a"], 9, 5)
+        };
+        assert!(!buffer.holds_for(&weak), "never for this one");
+        assert_eq!(buffer.clear(&name("a")).len(), 1);
+        assert!(!buffer.holds_for(&little));
+        assert_eq!(buffer.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_served_anew_has_received_nothing_yet() {
+        let mut buffer = buffer(100, &["a", "b"]);
+        let both = ask(&["a", "b"], 9, 9);
+        assert!(buffer.received(&name("a")) && !buffer.received(&name("a")));
+        assert!(!buffer.has_received_for(&both));
+        assert!(buffer.has_received_for(&ask(&["a", "nowhere"], 9, 9)));
+        buffer.received(&name("b"));
+        assert!(buffer.has_received_for(&both));
+        buffer.close(&name("a"));
+        buffer.open(&name("a"), &Arc::from("worker"));
+        assert!(!buffer.has_received_for(&both));
     }
 
     #[tokio::test]

@@ -2,14 +2,17 @@
 
 use std::{
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use async_trait::async_trait;
 use dueline_api::{
     Alive, ApiError, Assignment, ErrorKind, NextWork, Registration, Report, Reported, Work,
 };
-use dueline_domain::WorkerId;
+use dueline_domain::{JobName, WorkerId};
 use dueline_ports::{Delivery, Receipt};
 use dueline_runtime::TaskGroup;
 use tokio::{
@@ -24,10 +27,14 @@ use crate::{
     dispatch::Waiting,
     hand_out::{Handed, hand_out},
     interest::Interests,
+    pause::Pause,
 };
 
 /// Longest wait for work that is taken literally.
 const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
+/// A question that wants something which was not served before waits at least this long for the first messages: the
+/// interest of a worker that never waits and asks but rarely would else be forgotten each time before they come.
+const FIRST_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// Hands out work: buffered messages become claimed tasks of the worker that asks.
 pub struct Controller {
@@ -45,6 +52,10 @@ pub struct Controller {
     pub(crate) hand_outs: TaskGroup,
     /// Questions that wait.
     pub(crate) waiting: Waiting,
+    /// Begins when nothing could be claimed.
+    pub(crate) pause: Arc<Pause>,
+    /// The workers whose wishes have been looked at, as counted by [`Interests::arrivals`].
+    adjusted_to: AtomicU64,
 }
 
 impl Controller {
@@ -61,6 +72,8 @@ impl Controller {
             stopped: CancellationToken::new(),
             hand_outs: TaskGroup::new(),
             waiting: Waiting::default(),
+            pause: Arc::default(),
+            adjusted_to: AtomicU64::new(0),
         })
     }
 
@@ -76,6 +89,25 @@ impl Controller {
     /// Messages have come into the buffer.
     pub(crate) fn wake_askers(&self) {
         self.arrived.notify_waiters();
+    }
+
+    /// What the first `arrivals` workers want is served, as far as it can be.
+    pub(crate) fn adjusted_to(&self, arrivals: u64) {
+        if self.adjusted_to.swap(arrivals, Ordering::AcqRel) != arrivals {
+            self.wake_askers();
+        }
+    }
+
+    /// A receive for the job has come back.
+    pub(crate) fn received(&self, job: &JobName) {
+        if self.buffer().received(job) {
+            self.wake_askers();
+        }
+    }
+
+    /// Whether all that the worker wants was looked for in its queues at least once.
+    fn is_served(&self, ask: &NextWork, arrivals: u64) -> bool {
+        self.adjusted_to.load(Ordering::Acquire) >= arrivals && self.buffer().has_received_for(ask)
     }
 
     /// Gives messages back to their queues, visible after `delay`.
@@ -97,7 +129,7 @@ impl Controller {
     }
 
     /// What comes first for this question; no messages when its time is over.
-    async fn wait_for_work(&self, ask: &NextWork, ends_at: Instant) -> Result<Found, ApiError> {
+    async fn wait_for_work(&self, ask: &NextWork, times: Times) -> Result<Found, ApiError> {
         loop {
             // Registered before the look, so that nothing arrives unseen between look and wait.
             let mut arrived = pin!(self.arrived.notified());
@@ -105,24 +137,53 @@ impl Controller {
             if self.stopped.is_cancelled() {
                 return Err(shutting_down());
             }
-            let popped = self.pop(ask);
+            // Looked at before the buffer: what the first receive brings is there before it counts as come back.
+            let ends_at = if self.is_served(ask, times.arrivals) {
+                times.ends_at
+            } else {
+                times.ends_at.max(times.no_sooner)
+            };
+            let pause_ends_at = self.pause.ends_at();
+            let popped = match pause_ends_at {
+                Some(_) => Vec::new(),
+                None => self.pop(ask),
+            };
             if !popped.is_empty() || Instant::now() >= ends_at {
                 return Ok(Found::Messages(popped));
             }
-            let mut place = self.waiting.wait(ask);
+            // A task that waits for weight comes before new ones: this worker is not set aside for any of them.
+            let holds = self.buffer().holds_for(ask);
+            let mut place = (!holds).then(|| self.waiting.wait(ask));
+            let offered = async {
+                match &mut place {
+                    Some(place) => (&mut place.offered).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let wakes_at = pause_ends_at.map_or(ends_at, |at| at.min(ends_at));
             tokio::select! {
                 biased;
                 // Set aside for a task that is being stored: nothing else counts until that has come to an end.
-                Ok(offer) = &mut place.offered => {
+                Ok(offer) = offered => {
                     if let Ok(handed) = offer.await {
                         return Ok(Found::Handed(handed));
                     }
                 }
                 () = self.stopped.cancelled() => {}
-                _ = timeout_at(ends_at, arrived) => {}
+                _ = timeout_at(wakes_at, arrived) => {}
             }
         }
     }
+}
+
+/// How long a question waits.
+#[derive(Clone, Copy)]
+struct Times {
+    ends_at: Instant,
+    /// It does not end before this while something that is wanted was not looked for yet.
+    no_sooner: Instant,
+    /// The count of [`Interests::arrivals`] with this question.
+    arrivals: u64,
 }
 
 /// Work for a question.
@@ -141,10 +202,15 @@ impl Work for Controller {
             let message = "a worker without room must not ask for work";
             return Err(ApiError::invalid("tasks_max", "no_room", message));
         }
-        let ends_at = Instant::now() + ask.wait.min(WAIT_MAX);
         let _asking = self.interests.ask(&ask);
+        let now = Instant::now();
+        let times = Times {
+            ends_at: now + ask.wait.min(WAIT_MAX),
+            no_sooner: now + FIRST_WAIT_MAX,
+            arrivals: self.interests.arrivals(),
+        };
         loop {
-            let deliveries = match self.wait_for_work(&ask, ends_at).await? {
+            let deliveries = match self.wait_for_work(&ask, times).await? {
                 Found::Handed(handed) => return Ok(handed.take()),
                 Found::Messages(deliveries) => deliveries,
             };
@@ -152,7 +218,7 @@ impl Work for Controller {
                 return Ok(Vec::new());
             }
             let worker = ask.worker.clone();
-            let answered = hand_out(&self.deps, &self.hand_outs, worker, deliveries);
+            let answered = hand_out(&self.deps, &self.hand_outs, &self.pause, worker, deliveries);
             let Ok(handed) = answered.await else {
                 let message = "the claim ended without an answer";
                 return Err(ApiError::new(ErrorKind::Internal, "claim_lost", message));

@@ -1,6 +1,6 @@
 //! Claims tasks at the moment they are handed out.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dueline_api::{Action, Assignment, Report, Status};
 use dueline_domain::{WorkerId, WriteId};
@@ -8,7 +8,7 @@ use dueline_ports::{Delivery, Receipt, TaskQueue};
 use dueline_runtime::TaskGroup;
 use tokio::{runtime::Handle, sync::oneshot};
 
-use crate::Deps;
+use crate::{Deps, pause::Pause};
 
 /// A message whose claim could not be decided comes back after this, so that a store that is down is not stormed.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -57,13 +57,20 @@ impl Drop for Handed {
 pub(crate) fn hand_out(
     deps: &Deps,
     group: &TaskGroup,
+    pause: &Arc<Pause>,
     worker: WorkerId,
     deliveries: Vec<Delivery>,
 ) -> oneshot::Receiver<Handed> {
     let (answer, answered) = oneshot::channel();
-    let (deps, own_group) = (deps.clone(), group.clone());
+    let (deps, own_group, pause) = (deps.clone(), group.clone(), pause.clone());
     group.spawn_infallible("hand out", async move {
         let claimed = claim(&*deps.status, &worker, deliveries).await;
+        // Before the answer: whoever waits for it must not take more of what cannot be claimed.
+        if claimed.done.is_empty() && !claimed.undecided.is_empty() {
+            pause.failed();
+        } else {
+            pause.succeeded();
+        }
         let handed = Handed {
             assignments: claimed.assignments,
             deps: deps.clone(),

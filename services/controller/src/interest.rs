@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,8 @@ pub(crate) struct Interests {
     workers: Mutex<BTreeMap<WorkerId, Vec<Interest>>>,
     /// Woken when a worker came that wants something new, or went.
     pub(crate) changed: Notify,
+    /// How many times a worker came that wants something new.
+    arrivals: AtomicU64,
 }
 
 /// One set of wishes of one worker. A worker may have several, when its questions differ.
@@ -57,6 +62,11 @@ pub(crate) struct Asking<'a> {
 impl Interests {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<WorkerId, Vec<Interest>>> {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many times a worker came that wants something new; everything such a worker wants is known by then.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals.load(Ordering::Acquire)
     }
 
     /// A worker asks for work.
@@ -122,6 +132,7 @@ impl Interests {
         };
         renew(&mut interest);
         interests.push(interest);
+        self.arrivals.fetch_add(1, Ordering::Release);
         self.changed.notify_one();
     }
 

@@ -6,6 +6,7 @@ mod controller;
 mod dispatch;
 mod hand_out;
 mod interest;
+mod pause;
 mod receive;
 mod serve;
 mod visibility;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dueline_domain::JobName;
-use dueline_ports::{Delivery, Receipt};
+use dueline_ports::{Delivery, QueueError};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,8 @@ use crate::Controller;
 
 /// How long one receive waits; the longest that SQS allows.
 const LONG_POLL: Duration = Duration::from_secs(20);
+/// How long the first receive of a job waits: workers that cannot wait themselves wait for its answer.
+const FIRST_POLL: Duration = Duration::from_millis(100);
 /// First and longest wait after a failed receive.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// A message that no worker here can run comes back after this; meanwhile it is another host's.
@@ -37,26 +39,34 @@ pub(crate) async fn run(
     stop: CancellationToken,
     weight_max: Arc<AtomicU32>,
 ) {
-    let mut backoff = BACKOFF.0;
+    let (mut backoff, mut wait) = (BACKOFF.0, FIRST_POLL);
     loop {
-        let max = tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            room = wait_for_room(&controller, &job) => room,
-        };
+        if controller.pause.ends_at().is_some() {
+            // While nothing can be claimed from here, the messages are left to others.
+            let held = controller.buffer().clear(&job);
+            controller.put_back(held, Duration::ZERO).await;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = controller.pause.is_over() => {}
+            }
+        }
         let received = tokio::select! {
             biased;
             () = stop.cancelled() => return,
+            () = controller.pause.begins() => continue,
             // Dropping a receive loses nothing: what it had taken becomes visible again.
-            received = controller.deps.queue.receive(&job, max, LONG_POLL) => received,
+            received = receive(&controller, &job, wait) => received,
         };
         match received {
             Ok(deliveries) => {
-                backoff = BACKOFF.0;
+                (backoff, wait) = (BACKOFF.0, LONG_POLL);
                 let weight_max = weight_max.load(Ordering::Relaxed);
                 take_in(&controller, &job, deliveries, weight_max).await;
+                controller.received(&job);
             }
             Err(error) => {
+                controller.received(&job);
                 tracing::debug!(job.name = %job, %error, "failed to receive messages");
                 tokio::select! {
                     biased;
@@ -66,6 +76,15 @@ pub(crate) async fn run(
             }
         }
     }
+}
+
+async fn receive(
+    controller: &Controller,
+    job: &JobName,
+    wait: Duration,
+) -> Result<Vec<Delivery>, QueueError> {
+    let max = wait_for_room(controller, job).await;
+    controller.deps.queue.receive(job, max, wait).await
 }
 
 /// Room for enough messages to be worth a receive.
@@ -98,21 +117,23 @@ async fn take_in(
     let (deliveries, heavy): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_light);
     let excess = controller.buffer().put(job, deliveries, Instant::now());
     controller.wake_askers();
-    let heavy = heavy.into_iter().map(|delivery| delivery.receipt).collect();
     put_back_heavy(controller, job, heavy).await;
     controller.put_back(excess, Duration::ZERO).await;
 }
 
 /// Returns messages that no worker here could ever run, and says so.
-pub(crate) async fn put_back_heavy(controller: &Controller, job: &JobName, heavy: Vec<Receipt>) {
+pub(crate) async fn put_back_heavy(controller: &Controller, job: &JobName, heavy: Vec<Delivery>) {
     if heavy.is_empty() {
         return;
     }
-    let count = heavy.len();
-    tracing::warn!(
-        job.name = %job, count, "tasks are heavier than any worker of this host can run"
-    );
+    for Delivery { task, .. } in &heavy {
+        tracing::warn!(
+            job.name = %job, task.id = %task.id, weight = task.weight.get(),
+            "a task is heavier than any worker of this host can run"
+        );
+    }
     metrics::counter!("dueline_controller_too_heavy_total", "job" => job.as_str().to_owned())
-        .increment(count as u64);
+        .increment(heavy.len() as u64);
+    let heavy = heavy.into_iter().map(|heavy| heavy.receipt).collect();
     controller.put_back(heavy, TOO_HEAVY_DELAY).await;
 }

@@ -72,7 +72,9 @@ async fn serve(controller: Arc<Controller>, group: TaskGroup, stop: Cancellation
                 Err(error) => tracing::warn!(%error, "failed to ask which jobs there are"),
             }
         }
+        let arrivals = controller.interests.arrivals();
         adjust(&controller, &group, &stop, &known, &mut loops).await;
+        controller.adjusted_to(arrivals);
         let buffered = controller.buffered();
         #[expect(clippy::cast_precision_loss, reason = "the buffer is small")]
         metrics::gauge!("dueline_controller_buffered").set(buffered as f64);

@@ -268,7 +268,43 @@ async fn while_the_store_is_down_messages_come_back_without_a_storm() {
     kit.status.is_down.store(false, Ordering::Relaxed);
     let begun_at = Instant::now();
     assert_eq!(kit.next(ask()).await.unwrap().len(), 1);
-    assert!(begun_at.elapsed() <= ms(600));
+    assert!(begun_at.elapsed() <= secs(5));
+    let calls = kit.status.claim_calls();
+    assert!((4..=6).contains(&calls), "{calls} claims in ten seconds");
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_can_claim_nothing_leaves_the_messages_to_others() {
+    let kit = Kit::new().await;
+    kit.status.is_down.store(true, Ordering::Relaxed);
+    let one = NextWork {
+        tasks_max: 1,
+        wait: secs(60),
+        ..ask()
+    };
+    let cut_off = kit.next(one.clone());
+    let others = async {
+        sleep(secs(1)).await;
+        kit.send((0..500).map(|n| message(&name("a"), n)).collect())
+            .await;
+        sleep(secs(1)).await;
+        // It holds none of them, and its pauses have become long by now.
+        assert_eq!(kit.controller.buffered(), 0);
+        let (second, ended) = kit.second_controller();
+        let begun_at = Instant::now();
+        let mut seen = BTreeSet::new();
+        while seen.len() < 500 {
+            let got = dueline_api::Work::next(&*second, ask()).await.unwrap();
+            seen.extend(got.into_iter().map(|task| task.id));
+            assert!(begun_at.elapsed() <= secs(5), "{} came", seen.len());
+        }
+        ended
+    };
+    let (got, ended) = tokio::join!(cut_off, others);
+    assert_eq!(got, Ok(vec![]));
+    kit.shutdown.stop_intake();
+    ended.wait().await.unwrap();
     kit.stop().await;
 }
 
@@ -393,6 +429,48 @@ async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
     let (assignments, ()) = tokio::join!(waiting, stored);
     assert_eq!(numbers(&assignments.unwrap()), [9]);
     assert_eq!(numbers(&kit.next(ask()).await.unwrap()), [7]);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn d_06_new_tasks_of_one_job_do_not_pass_a_heavy_one_of_another_that_waits_for_weight() {
+    let kit = Kit::new().await;
+    let both = NextWork {
+        jobs: vec![name("a"), name("b")],
+        weight_max: 5,
+        task_weight_max: 8,
+        wait: secs(10),
+        ..ask()
+    };
+    let reserve = || kit.controller.clone().reserve(&name("b"), Weight::ONE);
+    let waiting = kit.next(both.clone());
+    let stored = async {
+        sleep(secs(1)).await;
+        drop(reserve().expect("nothing else is there for the worker"));
+        sleep(ms(1)).await;
+        kit.send(vec![weighing("a", 1, 8)]).await;
+        kit.until_buffered(1).await;
+        assert!(reserve().is_none(), "it is to have room for the heavy one");
+        // Its message goes the usual way, where the number of those that may pass is bounded.
+        kit.send(vec![message(&name("b"), 2)]).await;
+    };
+    let (got, ()) = tokio::join!(waiting, stored);
+    assert_eq!(numbers(&got.unwrap()), [2]);
+    // A worker that could never run the heavy one is set aside as ever.
+    let weak = NextWork {
+        task_weight_max: 5,
+        ..both.clone()
+    };
+    let (got, ()) = tokio::join!(kit.next(weak), async {
+        sleep(secs(1)).await;
+        drop(reserve().expect("the heavy one is for others"));
+    });
+    assert_eq!(got, Ok(vec![]));
+    let strong = NextWork {
+        weight_max: 8,
+        ..both
+    };
+    assert_eq!(numbers(&kit.next(strong).await.unwrap()), [1]);
     kit.stop().await;
 }
 

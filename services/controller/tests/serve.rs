@@ -86,6 +86,43 @@ async fn f_123_a_job_made_at_run_time_is_served_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_asks_rarely_and_never_waits_gets_work() {
+    let kit = Kit::new().await;
+    let asks_once = NextWork {
+        wait: Duration::ZERO,
+        ..ask()
+    };
+    for n in 0..3 {
+        kit.send(vec![message(&name("a"), n)]).await;
+        assert_eq!(numbers(&kit.next(asks_once.clone()).await.unwrap()), [n]);
+        // Long enough to be forgotten.
+        sleep(secs(60)).await;
+    }
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_without_a_wait_is_answered_at_once_when_all_it_wants_is_served() {
+    let kit = Kit::new().await;
+    let wait = Duration::ZERO;
+    let first = NextWork { wait, ..ask() };
+    let begun_at = Instant::now();
+    assert_eq!(kit.next(first.clone()).await, Ok(vec![]));
+    assert!(begun_at.elapsed() <= ms(250), "{:?}", begun_at.elapsed());
+    let begun_at = Instant::now();
+    assert_eq!(kit.next(first.clone()).await, Ok(vec![]));
+    assert_eq!(begun_at.elapsed(), wait);
+    // A job that does not exist is waited for no longer than it takes to find that out.
+    let nowhere = NextWork {
+        jobs: vec![name("a"), name("nowhere")],
+        ..first
+    };
+    assert_eq!(kit.next(nowhere).await, Ok(vec![]));
+    assert!(begun_at.elapsed() <= ms(1), "{:?}", begun_at.elapsed());
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_made_at_run_time_is_found_without_a_signal() {
     let kit = Kit::new().await;
     let wants_new = NextWork {
@@ -151,9 +188,9 @@ async fn f_121_a_flood_of_one_job_does_not_keep_another_out_of_the_buffer() {
         ..Config::default()
     })
     .await;
+    kit.show_interest(ask()).await;
     kit.send((0..5_000).map(|n| ranked("a", n, 100)).collect())
         .await;
-    kit.show_interest(ask()).await;
     kit.until_buffered(20).await;
     kit.send(vec![message(&name("b"), 9_000)]).await;
     let only_b = NextWork {

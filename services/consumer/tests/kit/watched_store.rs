@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -18,6 +18,8 @@ pub(crate) struct WatchedStore {
     inner: MemoryStore,
     looks: AtomicUsize,
     failing: AtomicUsize,
+    ready_reads: AtomicUsize,
+    ready_fails: AtomicBool,
 }
 
 impl WatchedStore {
@@ -26,6 +28,8 @@ impl WatchedStore {
             inner,
             looks: AtomicUsize::new(0),
             failing: AtomicUsize::new(0),
+            ready_reads: AtomicUsize::new(0),
+            ready_fails: AtomicBool::new(false),
         }
     }
 
@@ -39,8 +43,25 @@ impl WatchedStore {
         self.failing.store(count, Ordering::Relaxed);
     }
 
+    /// How often ready tasks were asked for.
+    pub(crate) fn ready_reads(&self) -> usize {
+        self.ready_reads.load(Ordering::Relaxed)
+    }
+
+    /// Whether reads of ready tasks fail from now on.
+    pub(crate) fn fail_ready_reads(&self, fails: bool) {
+        self.ready_fails.store(fails, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Vec<Task> {
         self.inner.snapshot()
+    }
+}
+
+fn down() -> StoreError {
+    StoreError::Unavailable {
+        message: "down".into(),
+        outcome_unknown: false,
     }
 }
 
@@ -97,10 +118,7 @@ impl TaskStore for WatchedStore {
             .failing
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         if failing.is_ok() {
-            return Err(StoreError::Unavailable {
-                message: "down".into(),
-                outcome_unknown: false,
-            });
+            return Err(down());
         }
         let page = self.inner.due(query).await;
         yield_now().await;
@@ -108,6 +126,10 @@ impl TaskStore for WatchedStore {
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
+        self.ready_reads.fetch_add(1, Ordering::Relaxed);
+        if self.ready_fails.load(Ordering::Relaxed) {
+            return Err(down());
+        }
         self.inner.ready(job, limit).await
     }
 

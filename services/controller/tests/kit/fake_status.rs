@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -30,6 +30,7 @@ pub(crate) struct FakeStatus {
     /// Claims wait while this is closed.
     gate: Semaphore,
     pub(crate) is_down: AtomicBool,
+    claim_calls: AtomicUsize,
 }
 
 impl FakeStatus {
@@ -45,6 +46,7 @@ impl FakeStatus {
             claims: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             is_down: AtomicBool::new(false),
+            claim_calls: AtomicUsize::new(0),
         }
     }
 
@@ -67,6 +69,11 @@ impl FakeStatus {
 
     pub(crate) fn claims(&self) -> Vec<(WorkerId, TaskId)> {
         self.claims.lock().unwrap().clone()
+    }
+
+    /// How often anything was to be claimed, with success or without.
+    pub(crate) fn claim_calls(&self) -> usize {
+        self.claim_calls.load(Ordering::Relaxed)
     }
 
     pub(crate) fn owned(&self) -> usize {
@@ -130,6 +137,7 @@ impl Status for FakeStatus {
         worker: &WorkerId,
         messages: Vec<TaskRef>,
     ) -> Vec<Result<Assignment, ApiError>> {
+        self.claim_calls.fetch_add(1, Ordering::Relaxed);
         let _open = self.gate.acquire().await.unwrap();
         let claim = |message| self.claim_one(worker, message);
         messages.into_iter().map(claim).collect()

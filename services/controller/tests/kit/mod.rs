@@ -111,6 +111,20 @@ impl Kit {
         }
     }
 
+    /// A controller of another host on the same queues; its status controller is never down.
+    pub(crate) fn second_controller(&self) -> (Arc<Controller>, TaskGroup) {
+        let deps = Deps {
+            queue: self.queue.clone(),
+            status: Arc::new(FakeStatus::new(self.queue.clone(), &[("a", "worker")])),
+            jobs_changed: Arc::default(),
+        };
+        let (controller, group) = (Controller::new(Config::default(), deps), TaskGroup::new());
+        group.spawn("second controller", {
+            dueline_controller::run(controller.clone(), self.shutdown.clone())
+        });
+        (controller, group)
+    }
+
     pub(crate) async fn stop(self) {
         self.shutdown.stop_intake();
         self.group.wait().await.unwrap();

@@ -1,0 +1,101 @@
+//! A pause of all hand-outs while no task can be claimed from here.
+//!
+//! Without it a controller that cannot reach the status controller would take the same messages again and again, and
+//! other controllers, which may well reach it, would hardly see them.
+
+use std::time::Duration;
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+/// First and longest pause.
+const STEPS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// When hand-outs may go on.
+#[derive(Debug)]
+pub(crate) struct Pause(watch::Sender<State>);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    ends_at: Instant,
+    /// Length of the next pause.
+    next: Duration,
+}
+
+impl Default for Pause {
+    fn default() -> Self {
+        let (ends_at, next) = (Instant::now(), STEPS.0);
+        Self(watch::Sender::new(State { ends_at, next }))
+    }
+}
+
+impl Pause {
+    /// A call claimed nothing because nothing could be decided.
+    pub(crate) fn failed(&self) {
+        self.0.send_if_modified(|state| {
+            let now = Instant::now();
+            // Calls that were under way when the pause began say nothing new.
+            let begins = state.ends_at <= now;
+            if begins {
+                state.ends_at = now + state.next;
+                state.next = (state.next * 2).min(STEPS.1);
+            }
+            begins
+        });
+    }
+
+    /// A call was decided.
+    pub(crate) fn succeeded(&self) {
+        self.0.send_if_modified(|state| {
+            state.next = STEPS.0;
+            false
+        });
+    }
+
+    /// The end of the pause, if there is one now.
+    pub(crate) fn ends_at(&self) -> Option<Instant> {
+        let ends_at = self.0.borrow().ends_at;
+        (ends_at > Instant::now()).then_some(ends_at)
+    }
+
+    /// Waits for a pause; ready at once in the middle of one. Cancel safe.
+    pub(crate) async fn begins(&self) {
+        let mut state = self.0.subscribe();
+        let is_on = |state: &State| state.ends_at > Instant::now();
+        // The sender is ours and still there, so this cannot fail.
+        drop(state.wait_for(is_on).await);
+    }
+
+    /// Waits until there is no pause. Cancel safe.
+    pub(crate) async fn is_over(&self) {
+        while let Some(ends_at) = self.ends_at() {
+            sleep_until(ends_at).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_double_up_to_the_longest_and_start_anew_after_a_success() {
+        let pause = Pause::default();
+        assert!(pause.ends_at().is_none());
+        let mut lengths_ms = Vec::new();
+        for round in 0..6 {
+            let begun_at = Instant::now();
+            pause.failed();
+            pause.failed();
+            pause.begins().await;
+            pause.is_over().await;
+            lengths_ms.push(begun_at.elapsed().as_millis());
+            if round == 4 {
+                pause.succeeded();
+            }
+        }
+        assert_eq!(lengths_ms, [500, 1_000, 2_000, 4_000, 5_000, 500]);
+    }
+}
