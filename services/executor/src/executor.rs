@@ -20,6 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     Config, ConfigError, Registry, StopReason, beat, fetch,
+    handlers::exec_groups::Groups,
     pool::Pool,
     reporter::{Inbox, Reporter},
     run::{Ctx, Run},
@@ -97,6 +98,7 @@ impl Executor {
             reports,
             clock: deps.clock,
             kill_grace: config.kill_grace,
+            groups: Groups::default(),
         };
         Ok(Arc::new(Self {
             pool: Pool::new(&config, Instant::now()),
@@ -122,6 +124,16 @@ impl Executor {
             finished: self.finished.load(Ordering::Relaxed),
             running: u64::from(self.pool.running()),
         }
+    }
+
+    /// Kills the commands that run, with all that they started, before it returns: for a process that is about to exit
+    /// without waiting for anything. No run begins after that, and those in progress are told to stop. Returns how many
+    /// commands there were.
+    pub fn kill_all(&self) -> usize {
+        self.pool.close();
+        // First, so that a command that was killed is not taken for one that failed.
+        self.stop_runs();
+        self.ctx.groups.kill_all()
     }
 
     /// Keeps an eye on a run that takes longer than one poll.

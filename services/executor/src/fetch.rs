@@ -63,7 +63,8 @@ pub(crate) async fn fetch(executor: Arc<Executor>, shutdown: Shutdown) {
                 for task in &tasks {
                     heaviest = heaviest.max(u32::from(task.weight.get()));
                 }
-                take_in(&executor, tasks, &mut run_number).await;
+                let claimed = claimed_at(asked, wait_asked, Instant::now());
+                take_in(&executor, tasks, claimed, &mut run_number).await;
                 continue;
             }
             Err(error) => {
@@ -104,13 +105,23 @@ fn ask(executor: &Executor, room: Room, heaviest: u32) -> NextWork {
     }
 }
 
-async fn take_in(executor: &Arc<Executor>, tasks: Vec<Assignment>, run_number: &mut u64) {
-    let received = Instant::now();
+/// From when claims that came `now` count. The call may have waited as long as it was asked to before it claimed
+/// anything; all that it took beyond that was the way here, and the claims grew older on it.
+fn claimed_at(asked: Instant, wait: Duration, now: Instant) -> Instant {
+    now.min(asked + wait)
+}
+
+async fn take_in(
+    executor: &Arc<Executor>,
+    tasks: Vec<Assignment>,
+    claimed: Instant,
+    run_number: &mut u64,
+) {
     let mut runs = Vec::with_capacity(tasks.len());
     let mut refused = Vec::new();
     for task in tasks {
         *run_number += 1;
-        let run = Run::new(*run_number, task, received, executor.ctx.clone());
+        let run = Run::new(*run_number, task, claimed, executor.ctx.clone());
         if run.weight() > executor.config.concurrency {
             tracing::error!(
                 job.name = %run.task.job, task.id = %run.task.id, task.weight = run.weight(),

@@ -14,7 +14,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{lease::Lease, reporter::Item};
+use crate::{handlers::exec_groups::Groups, lease::Lease, reporter::Item};
 
 /// Why a run must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +49,8 @@ pub(crate) struct Ctx {
     pub(crate) reports: mpsc::Sender<Item>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) kill_grace: Duration,
+    /// Processes of the commands that run.
+    pub(crate) groups: Groups,
 }
 
 /// A claimed task, from its arrival to its last report.
@@ -136,10 +138,9 @@ impl Run {
         let begun_at = self.ctx.clock.now();
         let mut life = self.life();
         life.begun_at = Some(begun_at);
-        life.beaten_at = Instant::now();
-        if let Some(limit) = self.task.run_timeout {
-            life.lease.begin(Instant::now(), Some(limit));
-        }
+        let now = Instant::now();
+        life.beaten_at = now;
+        life.lease.begin(now);
     }
 
     /// When the handler began, by the wall clock.
@@ -368,6 +369,7 @@ pub(crate) mod tests {
             reports,
             clock,
             kill_grace,
+            groups: Groups::default(),
         });
         Arc::new(Run::new(u64::from(number), task, Instant::now(), ctx))
     }
@@ -395,10 +397,11 @@ pub(crate) mod tests {
         let begun = Instant::now();
         run.update_lease(|lease| {
             lease.start_sent(begun);
-            lease.start_kept(begun, None);
+            lease.start_kept(begun, begun, None);
         });
         tokio::time::sleep(second / 2).await;
-        run.update_lease(|lease| lease.renewed(Instant::now(), None));
+        let now = Instant::now();
+        run.update_lease(|lease| lease.renewed(now, now, None));
         assert!(run.stop_reason().is_none());
         run.expired().await;
         let expected = Duration::from_millis(1_250);

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Failure, StopReason, Success,
+    handlers::exec_groups::Groups,
     reporter::Item,
     run::{Run, finished, lost},
     verdict,
@@ -78,6 +79,11 @@ impl RunningTask {
     /// Settings of the job's handler, as JSON.
     pub fn handler_config(&self) -> &str {
         &self.run.task.handler.config
+    }
+
+    /// Where commands are entered that run for a task.
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.run.ctx.groups
     }
 
     /// The time now, by the executor's clock.

@@ -95,7 +95,12 @@ impl Handler for Exec {
             Err(error) => return Err(Failure::fatal(error.to_string())),
         };
         let exited = exec_process::run(&config, environment(&config, task), task).await?;
-        let Exited { status, stderr, .. } = &exited;
+        let Exited {
+            status,
+            stderr,
+            stderr_len,
+            ..
+        } = &exited;
         if status.success() {
             let stdout = cut_result(
                 exited.stdout,
@@ -108,7 +113,7 @@ impl Handler for Exec {
         if exited.was_stopped {
             return Err(Failure::Cancelled);
         }
-        let error = error_text(*status, stderr);
+        let error = error_text(*status, stderr, *stderr_len);
         match status.code().and_then(|code| u8::try_from(code).ok()) {
             Some(code) if config.is_fatal(code) => Err(Failure::fatal(error)),
             _ => Err(Failure::retriable(RetryClass::Standard, error)),
@@ -146,13 +151,24 @@ fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, std:
     env
 }
 
-fn error_text(status: ExitStatus, stderr: &[u8]) -> String {
+/// How the command ended and the end of what it said, with a mark where something is missing before that. It fits
+/// into what is kept of an error, which would lose its end otherwise.
+fn error_text(status: ExitStatus, stderr: &[u8], stderr_len: usize) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let text = text.trim();
     // "exit status: 3" or "signal: 9 (SIGKILL)".
-    let stderr = String::from_utf8_lossy(stderr);
-    match stderr.trim() {
-        "" => status.to_string(),
-        text => format!("{status}: {text}"),
+    if text.is_empty() {
+        return status.to_string();
     }
+    let max = dueline_domain::limits().error_bytes_max;
+    let whole = format!("{status}: {text}");
+    if stderr_len <= stderr.len() && whole.len() <= max {
+        return whole;
+    }
+    let with = |kept: usize| format!("{status}: [cut: last {kept} of {stderr_len} bytes]\n");
+    let room = max.saturating_sub(with(max).len());
+    let end = &text[text.ceil_char_boundary(text.len().saturating_sub(room))..];
+    format!("{}{end}", with(end.len()))
 }
 
 #[cfg(test)]
@@ -193,5 +209,22 @@ mod tests {
         let config = parse(json).unwrap();
         let fatal = [1, 3, 64, 65, 127].map(|code| config.is_fatal(code));
         assert_eq!(fatal, [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn an_error_keeps_the_end_of_what_the_command_said_and_tells_of_the_rest() {
+        let status = ExitStatus::default();
+        assert_eq!(error_text(status, b" why \n", 6), "exit status: 0: why");
+        let max = dueline_domain::limits().error_bytes_max;
+        for (len, total) in [(max, max), (max, 70_000), (100, 70_000)] {
+            let said = format!("{}end", "ä".repeat(max))
+                .into_bytes()
+                .split_off(2 * max + 3 - len);
+            let error = error_text(status, &said, total);
+            assert!(error.len() <= max, "{} bytes", error.len());
+            assert!(error.starts_with("exit status: 0: [cut: last "), "{error}");
+            assert!(error.contains(&format!(" of {total} bytes]\n")), "{error}");
+            assert!(error.ends_with("äend"), "{error}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use dueline_domain::RetryClass;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
@@ -32,6 +32,8 @@ pub(super) struct Exited {
     pub(super) stdout_len: usize,
     /// The end of its error output.
     pub(super) stderr: Vec<u8>,
+    /// How much error output there was.
+    pub(super) stderr_len: usize,
     /// Whether it had been told to stop.
     pub(super) was_stopped: bool,
 }
@@ -43,7 +45,9 @@ pub(super) async fn run(
     env: BTreeMap<String, OsString>,
     task: &RunningTask,
 ) -> Result<Exited, Failure> {
-    let (mut child, group) = spawn(config, env)?;
+    let spawned = task.groups().spawn(|| spawn(config, env));
+    // All commands are being killed, so the executor is going.
+    let (mut child, group) = spawned.unwrap_or(Err(Failure::Cancelled))?;
     let mut stdin = child.stdin.take();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let mut head = Head::new(config.result_max_bytes);
@@ -94,12 +98,17 @@ pub(super) async fn run(
         status,
         stdout: head.kept,
         stdout_len: head.len,
-        stderr: tail.0.into(),
+        stderr_len: tail.len,
+        stderr: tail.kept.into(),
         was_stopped,
     })
 }
 
-fn spawn(config: &ExecConfig, env: BTreeMap<String, OsString>) -> Result<(Child, Group), Failure> {
+/// The child, and the id of its process group.
+fn spawn(
+    config: &ExecConfig,
+    env: BTreeMap<String, OsString>,
+) -> Result<(Child, Option<Pid>), Failure> {
     let mut command = Command::new(&config.command[0]);
     command
         .args(&config.command[1..])
@@ -132,31 +141,7 @@ fn spawn(config: &ExecConfig, env: BTreeMap<String, OsString>) -> Result<(Child,
         }
     })?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
-    let group = Group(std::cell::Cell::new(id.and_then(Pid::from_raw)));
-    Ok((child, group))
-}
-
-/// The child's process group. As long as the child is not waited for, its id cannot become another's.
-struct Group(std::cell::Cell<Option<Pid>>);
-
-impl Group {
-    fn signal(&self, signal: Signal) {
-        if let Some(leader) = self.0.get() {
-            // All of it may have gone already.
-            let _ = kill_process_group(leader, signal);
-        }
-    }
-
-    /// The child has gone by itself.
-    fn forget(&self) {
-        self.0.set(None);
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.signal(Signal::KILL);
-    }
+    Ok((child, id.and_then(Pid::from_raw)))
 }
 
 /// Reads to the end whatever becomes of it, so that the child never waits for us.
@@ -188,15 +173,19 @@ impl Head {
     }
 }
 
-/// The last bytes.
+/// The last bytes, and how many there were.
 #[derive(Default)]
-struct Tail(VecDeque<u8>);
+struct Tail {
+    kept: VecDeque<u8>,
+    len: usize,
+}
 
 impl Tail {
     fn push(&mut self, bytes: &[u8]) {
-        self.0.extend(bytes);
-        let excess = self.0.len().saturating_sub(STDERR_BYTES_MAX);
-        self.0.drain(..excess);
+        self.len += bytes.len();
+        self.kept.extend(bytes);
+        let excess = self.kept.len().saturating_sub(STDERR_BYTES_MAX);
+        self.kept.drain(..excess);
     }
 }
 
@@ -214,6 +203,7 @@ mod tests {
         }
         assert_eq!(head.kept, b"abcde");
         assert_eq!(head.len, 7 + STDERR_BYTES_MAX);
-        assert_eq!(Vec::from(tail.0), [b'z'; STDERR_BYTES_MAX]);
+        assert_eq!(tail.len, head.len);
+        assert_eq!(Vec::from(tail.kept), [b'z'; STDERR_BYTES_MAX]);
     }
 }

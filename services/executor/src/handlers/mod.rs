@@ -1,6 +1,7 @@
 //! Handlers that need no code of the user's.
 
 pub(crate) mod exec;
+pub(crate) mod exec_groups;
 pub(crate) mod exec_process;
 pub(crate) mod http;
 pub(crate) mod http_guard;
@@ -49,14 +50,28 @@ fn check_result_max(handler: &'static str, bytes: usize) -> Result<(), SettingsE
 /// A bounded result: what exceeds `max` is replaced by a line that says so, so that nobody takes a part for the
 /// whole. `total` counts what there would have been, `None` when nobody looked.
 fn cut_result(mut bytes: Vec<u8>, max: usize, total: Option<usize>) -> Vec<u8> {
-    let mark = match total {
-        Some(total) if total <= max => return bytes,
-        Some(total) => format!("\n[cut: {total} bytes in all]"),
-        None => "\n[cut]".to_owned(),
-    };
-    bytes.truncate(max.saturating_sub(mark.len()));
+    const SHORT: &str = "\n[cut]";
+    if total.is_some_and(|total| total <= max) {
+        return bytes;
+    }
+    // The mark takes room from what is kept, and so does the length of the number in it.
+    let with = |total: usize, kept: usize| format!("\n[cut: {kept} of {total} bytes]");
+    let counted = total.filter(|total| with(*total, max).len() <= max);
+    let longest = counted.map_or(SHORT.len(), |total| with(total, max).len());
+    let kept = kept_len(&bytes, max.saturating_sub(longest));
+    let mark = counted.map_or_else(|| SHORT.to_owned(), |total| with(total, kept));
+    bytes.truncate(kept);
     bytes.extend_from_slice(&mark.as_bytes()[..mark.len().min(max)]);
     bytes
+}
+
+/// How much of `bytes` to keep when there is room for `max`: text is not cut within a character.
+fn kept_len(bytes: &[u8], max: usize) -> usize {
+    let max = max.min(bytes.len());
+    match std::str::from_utf8(&bytes[..max]) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => max,
+    }
 }
 
 #[cfg(test)]
@@ -68,8 +83,22 @@ mod tests {
         let whole = cut_result(b"abc".to_vec(), 3, Some(3));
         assert_eq!(whole, b"abc");
         let cut = cut_result(vec![b'x'; 100], 100, Some(5_000));
-        assert_eq!(cut.len(), 100);
-        assert!(cut.ends_with(b"x\n[cut: 5000 bytes in all]"));
+        assert!((95..=100).contains(&cut.len()));
+        let kept = cut.iter().filter(|byte| **byte == b'x').count();
+        let mark = format!("x\n[cut: {kept} of 5000 bytes]");
+        assert!(cut.ends_with(mark.as_bytes()));
         assert_eq!(cut_result(vec![b'x'; 2], 2, None), b"\n[");
+        assert_eq!(cut_result(vec![b'x'; 10], 10, Some(5_000)), b"xxxx\n[cut]");
+        assert_eq!(cut_result(Vec::new(), 0, Some(5_000)), b"");
+    }
+
+    #[test]
+    fn a_text_is_not_cut_within_a_character() {
+        let text = "ä".repeat(100).into_bytes();
+        for max in 30..60 {
+            let cut = cut_result(text[..max].to_vec(), max, Some(200));
+            assert!(cut.len() <= max);
+            assert!(String::from_utf8(cut).unwrap().contains("\n[cut: "));
+        }
     }
 }

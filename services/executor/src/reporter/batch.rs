@@ -91,8 +91,8 @@ pub(super) fn settle(
                 && error.reason() == "already_started" =>
         {
             item.run.update_lease(|lease| {
-                let end = lease.ends_at();
-                lease.start_kept(sent, Some(end.saturating_duration_since(sent)));
+                let left = lease.ends_at().saturating_duration_since(sent);
+                lease.start_kept(sent, sent, Some(left));
             });
             Settled::Done
         }
@@ -116,11 +116,11 @@ pub(super) fn settle(
 }
 
 fn kept(item: Item, reported: Reported, sent: Instant) -> Settled {
-    let run = &item.run;
+    let (run, now, left) = (&item.run, Instant::now(), reported.lease);
     match item.action {
-        Action::Start => run.update_lease(|lease| lease.start_kept(sent, reported.lease)),
+        Action::Start => run.update_lease(|lease| lease.start_kept(sent, now, left)),
         Action::Heartbeat | Action::Checkpoint { .. } | Action::Extend { .. } => {
-            run.update_lease(|lease| lease.renewed(sent, reported.lease));
+            run.update_lease(|lease| lease.renewed(sent, now, left));
         }
         Action::Finish { .. } | Action::Abandon | Action::Trash { .. } => {}
     }
