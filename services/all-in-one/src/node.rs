@@ -135,6 +135,7 @@ impl Node {
                     work: offered.work.clone(),
                     health: Arc::new(NodeHealth {
                         services: services.clone(),
+                        stopping: stop_workers.clone(),
                         durability: store.durability,
                     }),
                     clock: parts.clock.clone(),
@@ -341,9 +342,10 @@ pub(crate) fn start_worker(
     Ok(executor)
 }
 
-/// Healthy while no service has failed.
+/// Healthy while no service has failed and nobody has asked the process to stop.
 struct NodeHealth {
     services: TaskGroup,
+    stopping: Shutdown,
     durability: &'static str,
 }
 
@@ -354,10 +356,32 @@ impl Health for NodeHealth {
     }
 
     async fn ready(&self) -> Result<(), String> {
+        // Callers go elsewhere before the services end.
+        if self.stopping.is_intake_stopped() {
+            return Err("stopping".to_owned());
+        }
         tokio::select! {
             biased;
             error = self.services.failed() => Err(error.to_string()),
             () = std::future::ready(()) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_stops_is_not_ready_from_the_first_stage_on() {
+        let stopping = Shutdown::new();
+        let health = NodeHealth {
+            services: TaskGroup::new(),
+            stopping: stopping.clone(),
+            durability: "full",
+        };
+        assert_eq!(health.ready().await, Ok(()));
+        stopping.stop_intake();
+        assert_eq!(health.ready().await, Err("stopping".to_owned()));
     }
 }

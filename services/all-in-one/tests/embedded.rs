@@ -322,6 +322,50 @@ async fn a_paused_job_holds_its_tasks_until_it_is_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn f_153_pausing_holds_what_is_queued_already_and_resuming_loses_nothing() {
+    let rig = Rig::new(1, |_| async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        ok()
+    })
+    .await;
+    let tasks: Vec<_> = (0..20).map(|n| task(&n.to_string())).collect();
+    rig.node.frontend().submit(tasks).await;
+    let ended = || async {
+        let stats = rig.node.frontend().job_stats(&job()).await.unwrap();
+        stats
+            .by_state
+            .get(&StateKind::Succeeded)
+            .copied()
+            .unwrap_or(0)
+    };
+    while ended().await < 2 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    rig.node.frontend().pause_job(&job(), true).await.unwrap();
+    // What runs or is claimed at this moment may end.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let held = ended().await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(
+        ended().await,
+        held,
+        "something was handed out although the job is paused"
+    );
+    assert!(held < 15, "{held} of 20 ran");
+    rig.node.frontend().pause_job(&job(), false).await.unwrap();
+    let ends_at = tokio::time::Instant::now() + LONG;
+    while ended().await < 20 {
+        assert!(
+            tokio::time::Instant::now() < ends_at,
+            "{} of 20 ran",
+            ended().await
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     let runs = Arc::new(Mutex::new(std::collections::BTreeMap::new()));
     let rig = Rig::new(10, {

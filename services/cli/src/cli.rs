@@ -12,7 +12,7 @@ use crate::{
     commands::Command,
     exit::{self, CliError, Exit},
     output::Output,
-    units::parse_duration,
+    units::parse_timeout,
 };
 
 /// Runs tasks at the right time, at least once, and shows what happened.
@@ -55,7 +55,8 @@ pub struct GlobalArgs {
         env = "DUELINE_REQUEST_TIMEOUT",
         hide_env_values = true,
         default_value = "30s",
-        value_parser = parse_duration
+        value_parser = parse_timeout,
+        allow_hyphen_values = true
     )]
     pub request_timeout: Duration,
 
@@ -144,10 +145,19 @@ fn usage(error: &clap::Error, json: bool) -> Exit {
         let _ = error.print();
     } else {
         let text = error.render().to_string();
-        let message = text.lines().next().unwrap_or_default();
-        CliError::invalid(message.strip_prefix("error: ").unwrap_or(message)).report(true);
+        CliError::invalid(on_one_line(&text)).report(true);
     }
     if is_answer { Exit::Ok } else { Exit::Invalid }
+}
+
+/// What is wrong, with the names of arguments that follow on lines of their own; how to use the command is for people.
+fn on_one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let lines = text.lines().map(str::trim).take_while(|line| {
+        !line.starts_with("Usage:") && !line.starts_with("For more information")
+    });
+    let words: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]

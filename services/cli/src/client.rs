@@ -177,6 +177,13 @@ impl Client {
             return CliError::invalid(format!("the request cannot be sent: {cause}"));
         }
         let message = format!("cannot reach {server}: {cause}");
+        if server.scheme() == "https" {
+            let plain = server.as_str().replacen("https", "http", 1);
+            let plain = plain.trim_end_matches('/');
+            let hint =
+                format!("the server itself speaks no TLS; without a proxy before it, try {plain}");
+            return CliError::new(ErrorKind::Unavailable, "unreachable", message).with_hint(hint);
+        }
         CliError::new(ErrorKind::Unavailable, "unreachable", message)
             .with_hint("is `dueline dev` running? --server or DUELINE_SERVER names another server")
     }

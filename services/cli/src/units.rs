@@ -33,6 +33,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// As [`parse_duration`], for a time within which something must happen.
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("it must be more than zero".into()),
+        duration => Ok(duration),
+    }
+}
+
 /// A point in time in RFC 3339.
 pub(crate) fn parse_time(text: &str) -> Result<Time, String> {
     Time::parse(text)

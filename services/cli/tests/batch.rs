@@ -3,7 +3,7 @@
 mod fake;
 
 use dueline_api::{
-    ApiError, Submitted,
+    ApiError, ErrorKind, Submitted,
     v1::{BatchItem, BatchResult},
 };
 use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
@@ -144,4 +144,24 @@ async fn a_batch_that_breaks_off_says_how_far_it_came() {
         "{}",
         ended.stderr
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_for_a_job_that_is_not_there_ends_at_once() {
+    let fake = Fake::start(|asked| {
+        let unknown = || ApiError::new(ErrorKind::NotFound, "unknown_job", "no job 'mail'");
+        let items = asked.body.lines().enumerate();
+        let results = items.map(|(index, _)| BatchItem::new(index, Err(unknown())));
+        let answer = BatchResult {
+            results: results.collect(),
+        };
+        (200, serde_json::to_string(&answer).unwrap())
+    })
+    .await;
+    let input = "{}\n".repeat(2_500);
+    let args = ["task", "submit", "mail", "--batch", "-"];
+    let ended = fake.run_with(&args, &input).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
+    assert!(ended.stderr.starts_with("error: no job 'mail'"));
+    assert_eq!(fake.asked().len(), 1);
 }

@@ -66,3 +66,33 @@ fn a_job_gets_the_timeouts_of_the_servers_settings_where_it_names_none() {
         assert_eq!(job[field], wanted, "{field} of {job}");
     }
 }
+
+#[test]
+fn a_server_does_not_make_the_folder_of_its_data() {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_dueline"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data", "no/such.db"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("folder of the data file does not exist: no"),
+        "{told}"
+    );
+    assert!(!home.path().join("no").exists());
+}
+
+#[test]
+fn the_settings_are_printed_as_json_for_programs() {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_dueline"))
+        .args(["--json", "serve", "--print-config", "--data", "a.db"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["settings"]["server"]["data"], "a.db");
+    assert_eq!(told["origins"]["server.data"], "flag --data");
+}

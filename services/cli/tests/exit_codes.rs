@@ -74,7 +74,10 @@ async fn f_148_every_verb_has_its_call() {
     let fake = Fake::start(|_| problem(ErrorKind::Conflict, "told_apart")).await;
     let task = format!("mail/{ID}");
     for (args, call) in [
-        (&["job", "apply", "mail"][..], "PUT /v1/jobs/mail"),
+        (
+            &["job", "apply", "mail", "--command", "true"][..],
+            "PUT /v1/jobs/mail",
+        ),
         (&["job", "get", "mail"], "GET /v1/jobs/mail"),
         (&["job", "list"], "GET /v1/jobs"),
         (&["job", "delete", "mail"], "DELETE /v1/jobs/mail"),
@@ -142,6 +145,10 @@ async fn a_wrong_command_line_ends_with_two_before_anything_is_sent() {
         &["task", "submit", "mail", "--payload", "@/no/such/file"],
         &["task", "update", &format!("mail/{ID}")],
         &["job", "apply", "/no/such/file.json"],
+        &["job", "apply", "mail", "--info", "x"],
+        &["task", "submit", "mail", "--in", "-5s"],
+        &["task", "submit", "mail", "--retries", "-1"],
+        &["--request-timeout", "0s", "job", "list"],
         &["--server", "nonsense", "job", "list"],
     ] {
         let ended = fake.run(args).await;
@@ -151,6 +158,10 @@ async fn a_wrong_command_line_ends_with_two_before_anything_is_sent() {
     let ended = fake.run(&["job", "get", "no such name", "--json"]).await;
     let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!((ended.code, problem.kind.as_str()), (2, "invalid"));
+    let ended = fake.run(&["job", "get", "--json"]).await;
+    let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
+    let wanted = "the following required arguments were not provided: <JOB>";
+    assert_eq!(problem.detail, wanted);
     assert!(fake.asked().is_empty());
 }
 
@@ -319,4 +330,14 @@ async fn health_follows_what_the_server_says() {
         (&told["ready"], &told["version"]),
         (&true.into(), &"1.2.3".into())
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn https_to_a_server_without_tls_has_a_hint_of_its_own() {
+    let fake = Fake::start(|_| (200, "{}".into())).await;
+    let server = fake.url().replace("http://", "https://");
+    let ended = run(&server, &["job", "list"], "").await;
+    assert_eq!(ended.code, 5);
+    let hint = format!("try {}", fake.url());
+    assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
 }

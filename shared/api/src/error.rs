@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-use dueline_domain::{StateKind, WorkerId};
+use dueline_domain::{Reason, Rejected, StateKind, Verb, WorkerId};
 use dueline_ports::{QueueError, StoreError};
 
 /// What a caller can do about an error.
@@ -226,6 +226,49 @@ impl fmt::Debug for ApiError {
 
 impl std::error::Error for ApiError {}
 
+/// What stands against a move, and what to do about it, for people. Programs have the reason and the state.
+fn words(rejected: &Rejected) -> String {
+    let Rejected {
+        verb,
+        state,
+        reason,
+        ..
+    } = rejected;
+    let why = match (verb, reason) {
+        (Verb::Cancel, Reason::Finished) if *state == StateKind::Cancelled => {
+            return "the task is already cancelled".into();
+        }
+        (Verb::Redrive, Reason::Finished | Reason::NotFinished) => {
+            return format!(
+                "only failed or trashed tasks can be redriven, and this one is {state}"
+            );
+        }
+        (Verb::Finish, Reason::NotStarted) => {
+            "its run has not begun; call start first, or send started_at"
+        }
+        (Verb::Cancel, Reason::Running) => {
+            "a worker owns it; ask for `running: request` to have it stopped"
+        }
+        (_, Reason::NotStarted) => "its run has not begun; call start first",
+        (_, Reason::AlreadyStarted) => "its run has begun already",
+        (_, Reason::Finished) => "it has already ended",
+        (_, Reason::NotFinished) => "it has not ended",
+        (_, Reason::Lost) => {
+            "the token is not the one of its latest hand-on; it was handed on again, so stop"
+        }
+        (_, Reason::AlreadyClaimed) => "somebody else owns it",
+        (_, Reason::NotClaimed) => "nobody owns it; claim it first",
+        (_, Reason::Running) => "a worker owns it",
+        (_, Reason::Expired) => "its lease has lapsed, so stop",
+        (_, Reason::Waiting) => "it waits for another task",
+        (_, Reason::NotWaiting) => "it waits for no other task",
+        (_, Reason::NotDue) => "its time has not come",
+        (_, Reason::Moved) => "it has moved since it was looked at",
+        (_, Reason::CancelNotRequested) => "nobody asked to stop it",
+    };
+    format!("cannot {verb} a task that is {state}: {why}")
+}
+
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
@@ -238,11 +281,13 @@ impl From<StoreError> for ApiError {
                 };
                 Self::new(ErrorKind::NotFound, reason, message)
             }
-            StoreError::Rejected(rejected) => {
-                Self::new(ErrorKind::Conflict, rejected.reason.name(), message)
-                    .with_state(rejected.state)
-                    .with_owner(rejected.owner)
-            }
+            StoreError::Rejected(rejected) => Self::new(
+                ErrorKind::Conflict,
+                rejected.reason.name(),
+                words(&rejected),
+            )
+            .with_state(rejected.state)
+            .with_owner(rejected.owner),
             StoreError::Exists(_) => Self::new(ErrorKind::Conflict, "exists", message),
             StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, "in_use", message),
             StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, "invalid", message),
@@ -277,6 +322,59 @@ impl From<QueueError> for ApiError {
             QueueError::Unavailable(_) => {
                 Self::new(ErrorKind::Unavailable, "queue_unavailable", message)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_move_says_what_to_do_in_words() {
+        let message = |verb, state, reason| {
+            let rejected = Rejected {
+                verb,
+                state,
+                reason,
+                owner: None,
+            };
+            let error = ApiError::from(StoreError::Rejected(rejected));
+            assert_eq!(error.reason(), reason.name());
+            assert_eq!(error.state(), Some(state));
+            error.message().to_owned()
+        };
+        for (verb, state, reason, wanted) in [
+            (
+                Verb::Finish,
+                StateKind::Claimed,
+                Reason::NotStarted,
+                "cannot finish a task that is claimed: its run has not begun; call start first, or send started_at",
+            ),
+            (
+                Verb::Cancel,
+                StateKind::Cancelled,
+                Reason::Finished,
+                "the task is already cancelled",
+            ),
+            (
+                Verb::Cancel,
+                StateKind::Succeeded,
+                Reason::Finished,
+                "cannot cancel a task that is succeeded: it has already ended",
+            ),
+            (
+                Verb::Redrive,
+                StateKind::Succeeded,
+                Reason::Finished,
+                "only failed or trashed tasks can be redriven, and this one is succeeded",
+            ),
+        ] {
+            assert_eq!(message(verb, state, reason), wanted);
+        }
+        for reason in Reason::ALL {
+            let text = message(Verb::Start, StateKind::Claimed, reason);
+            assert!(!text.contains('_'), "{text}");
         }
     }
 }

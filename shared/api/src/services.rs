@@ -97,7 +97,8 @@ pub trait Status: Send + Sync + 'static {
     /// The worker is going; what it still owns is handed on at once.
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
 
-    /// All jobs there are, for a controller that decides which to serve.
+    /// The jobs whose tasks may be handed out, for a controller that decides which to serve: a paused job is left out,
+    /// so what is queued already waits, too.
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError>;
 }
 

@@ -29,7 +29,7 @@ pub struct Controller {
 
 impl Controller {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        let Some(prepared) = process::prepare(&self.config)? else {
+        let Some(prepared) = process::prepare(context, &self.config)? else {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;

@@ -47,7 +47,7 @@ impl Dev {
             let data = self.dir.join("dueline.db");
             self.config.data = Some(data.display().to_string());
         }
-        let Some(prepared) = process::prepare(&self.config)? else {
+        let Some(prepared) = process::prepare(context, &self.config)? else {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;

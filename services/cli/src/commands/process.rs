@@ -1,6 +1,6 @@
 //! What the commands have in common that stay until they are stopped.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
 use dueline_api::ErrorKind;
@@ -10,9 +10,13 @@ use dueline_runtime::{
     config::{ConfigArgs, ConfigError, Settings},
     incarnation, telemetry,
 };
+use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{CliError, Exit};
+use crate::{
+    cli::Context,
+    exit::{CliError, Exit},
+};
 
 /// Settings that hold, with logging and metrics on.
 pub(crate) struct Prepared {
@@ -22,10 +26,19 @@ pub(crate) struct Prepared {
 }
 
 /// Loads the settings, or prints them (`None`) when that was asked for.
-pub(crate) fn prepare(args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
+pub(crate) fn prepare(context: &Context, args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
     let loaded = args.load().map_err(config_error)?;
     if args.print_config {
-        print!("{}", loaded.to_toml());
+        let text = if context.output.is_json() {
+            let origins = loaded.origins.iter();
+            let origins: BTreeMap<_, _> = origins
+                .map(|(name, origin)| (name, origin.to_string()))
+                .collect();
+            json!({ "settings": loaded.settings, "origins": origins }).to_string()
+        } else {
+            loaded.to_toml().trim_end().to_owned()
+        };
+        context.output.line(&text)?;
         return Ok(None);
     }
     let loaded = loaded.checked().map_err(config_error)?;
@@ -67,6 +80,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Refuses a SQLite file in a folder that does not exist: a server that makes one for a misspelt path looks as if it
+/// had lost all its tasks.
+pub(crate) fn check_folder(settings: &Settings) -> Result<(), CliError> {
+    let folder = settings.server.data.parent().unwrap_or(Path::new(""));
+    if !settings.store.is_empty() || folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    let folder = folder.display();
+    let message = format!("the folder of the data file does not exist: {folder}");
+    Err(CliError::new(ErrorKind::Invalid, "config", message)
+        .with_hint("make it first, or name another file by --data"))
 }
 
 /// Something did not start.

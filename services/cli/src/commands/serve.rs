@@ -27,10 +27,11 @@ pub struct Serve {
 
 impl Serve {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        let Some(prepared) = process::prepare(&self.config)? else {
+        let Some(prepared) = process::prepare(context, &self.config)? else {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;
+        process::check_folder(settings)?;
         let mut config = process::node(&prepared);
         if !self.services.is_empty() {
             config.roles = Roles::of(self.services);

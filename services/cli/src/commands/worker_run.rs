@@ -19,7 +19,7 @@ pub struct Run {
 
 impl Run {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        let Some(prepared) = process::prepare(&self.config)? else {
+        let Some(prepared) = process::prepare(context, &self.config)? else {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;

@@ -74,6 +74,11 @@ impl Fake {
         self.asked.lock().unwrap().clone()
     }
 
+    /// Where it listens.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
     /// Runs the program against this server.
     pub async fn run(&self, args: &[&str]) -> Ended {
         run(&format!("http://{}", self.address), args, "").await

@@ -1,10 +1,24 @@
 //! Storing tasks: store first, then send.
 
+use std::sync::Arc;
+
 use dueline_api::{ApiError, Assignment, ErrorKind, Reservation, Submitted};
-use dueline_domain::{NewTask, State, StateKind, Task, limits};
-use dueline_ports::{Create, Created, hand_on};
+use dueline_domain::{NewTask, State, StateKind, Task, TaskId, limits};
+use dueline_ports::{Create, Created, StoreError, hand_on};
 
 use super::Inner;
+
+/// The error of a submit. One that met another task by its key says so.
+fn refusal(error: StoreError, id: &TaskId, key: Option<&str>) -> ApiError {
+    match (&error, key) {
+        (StoreError::Exists(other), Some(key)) if other != id => {
+            let message =
+                format!("the key '{key}' is taken: task {other} has it, with other content");
+            ApiError::new(ErrorKind::Conflict, "exists", message).with_field("key")
+        }
+        _ => error.into(),
+    }
+}
 
 impl Inner {
     /// Hands a task that was born claimed to its worker. A task of an earlier submit, or one that its job held back,
@@ -41,6 +55,13 @@ impl Inner {
                 .and_then(|dispatch| dispatch.clone().reserve(&task.job, task.weight)),
             _ => None,
         };
+        let named: Vec<(TaskId, Option<Arc<str>>)> = tasks
+            .iter()
+            .map(|task| {
+                let extras = task.extras.as_ref();
+                (task.id, extras.and_then(|extras| extras.key.clone()))
+            })
+            .collect();
         let creates: Vec<Create> = tasks
             .into_iter()
             .map(|task| Create {
@@ -72,7 +93,8 @@ impl Inner {
         let (mut stored, mut repeated, mut refused) = (0, 0, 0);
         let answers = results
             .into_iter()
-            .map(|result| match result {
+            .zip(named)
+            .map(|(result, (id, key))| match result {
                 Ok(created) => {
                     if created.existed {
                         repeated += 1;
@@ -91,7 +113,7 @@ impl Inner {
                 }
                 Err(error) => {
                     refused += 1;
-                    Err(error.into())
+                    Err(refusal(error, &id, key.as_deref()))
                 }
             })
             .collect();

@@ -56,6 +56,8 @@ async fn f_002_a_repeated_submit_with_a_delay_is_the_same_task() {
         let other = format!(r#"{{{identity}, "delay_ms": 60000, "payload": 2}}"#);
         let reply = kit.post("/v1/jobs/mail/tasks", &other).await;
         reply.problem(409, "conflict", "exists");
+        let named = reply.text("detail").contains("the key 'k1' is taken");
+        assert_eq!(named, identity.contains("key"), "{}", reply.body);
     }
 }
 

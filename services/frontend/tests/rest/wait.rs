@@ -108,6 +108,6 @@ async fn a_submit_that_waits_answers_the_whole_task() {
     });
     let task = task.expect(201);
     assert_eq!(task.text("state"), "succeeded");
-    assert_eq!(task.text("result_base64"), "ZG9uZQ==");
+    assert_eq!(task.text("result_text"), "done");
     assert_eq!(task.json["runs"][0]["info"], "done");
 }

@@ -160,6 +160,26 @@ async fn a_report_that_is_repeated_under_its_name_succeeds_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_that_is_used_for_two_reports_does_not_make_them_one() {
+    let kit = Kit::with_job().await;
+    let path = kit.submit("{}").await;
+    let (work, token) = kit.claim("w@1").await;
+    let name = r#""write_id": "00000000000000aa""#;
+    for (verb, state) in [
+        ("start", "processing"),
+        ("start", "processing"),
+        ("complete", "succeeded"),
+        ("complete", "succeeded"),
+    ] {
+        let reply = kit.report(&format!("{work}/{verb}"), &token, name).await;
+        assert_eq!(reply.expect(200).text("state"), state);
+    }
+    assert_eq!(kit.get(&path).await.text("state"), "succeeded");
+    let other = kit.report(&format!("{work}/start"), &token, name).await;
+    other.problem(409, "conflict", "finished");
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_057_classes_have_their_own_waits_and_unknown_ones_are_refused() {
     let kit = Kit::with_job().await;
     for (fields, wait_ms) in [

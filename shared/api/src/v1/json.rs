@@ -19,7 +19,7 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
                 return Err(ApiError::invalid(
                     "body",
                     "invalid_type",
-                    "an array, expected an object",
+                    "must be an object, not an array",
                 ));
             }
             Ok(parsed)
@@ -116,7 +116,40 @@ fn explain(text: &[u8], error: &serde_json::Error) -> ApiError {
     if path.is_empty() {
         path.push_str("body");
     }
-    ApiError::invalid(path, reason, what)
+    match mismatch(what) {
+        Some(words) => ApiError::invalid(path, reason, words),
+        None => ApiError::invalid(path, reason, what),
+    }
+}
+
+/// `invalid type: string "x", expected i64` in the words of JSON instead of those of this program's language.
+fn mismatch(what: &str) -> Option<String> {
+    let (_, rest) = ["invalid type: ", "invalid value: "]
+        .into_iter()
+        .find_map(|start| what.strip_prefix(start).map(|rest| (start, rest)))?;
+    // The value may be a text that holds these very words; what was expected holds none of a caller's.
+    let (got, expected) = rest.rsplit_once(", expected ")?;
+    let got = match got.split_once(' ') {
+        _ if got == "map" => "an object",
+        _ if got == "sequence" => "an array",
+        Some(("string", text)) => text,
+        Some(("integer" | "boolean", value)) => value.trim_matches('`'),
+        Some(("floating", value)) => value.trim_start_matches("point ").trim_matches('`'),
+        _ => got,
+    };
+    let expected = match expected.trim_matches('`') {
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "f32" | "f64" => "a number",
+        "a boolean" | "bool" => "true or false",
+        "a string" | "string" | "str" | "a borrowed string" => "a text",
+        "a sequence" | "a borrowed sequence" => "an array",
+        "a map" => "an object",
+        named if named.starts_with("struct ") => "an object",
+        named if named.starts_with("enum ") || named.starts_with("variant") => "a text",
+        other => other,
+    };
+    Some(format!("must be {expected}, not {got}"))
 }
 
 /// The byte at a position as serde_json counts: lines from 1, columns in bytes.
@@ -230,6 +263,35 @@ mod tests {
         let (reason, field) = failure::<JobSpec>(r#"{"info": "x", "handler": {"config": {}}}"#);
         assert_eq!(reason, "missing_field");
         assert_eq!(field.as_deref(), Some("handler.kind"));
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_in_the_words_of_json() {
+        let message = |text: &str| parse::<TaskSubmit>(text.as_bytes()).unwrap_err();
+        for (text, wanted) in [
+            (
+                r#"{"weight": "x, expected y"}"#,
+                r#"weight: must be a whole number, not "x, expected y""#,
+            ),
+            (
+                r#"{"weight": 1.5}"#,
+                "weight: must be a whole number, not 1.5",
+            ),
+            (
+                r#"{"delay_ms": -1}"#,
+                "delay_ms: must be a whole number of 0 or more, not -1",
+            ),
+            (r#"{"name": {}}"#, "name: must be a text, not an object"),
+            (r#"{"tags": true}"#, "tags: must be an array, not true"),
+            ("7", "body: must be an object, not 7"),
+            ("[]", "body: must be an object, not an array"),
+        ] {
+            assert_eq!(message(text).message(), wanted);
+        }
+        let error = parse::<JobSpec>(br#"{"handler": "exec"}"#).unwrap_err();
+        assert_eq!(error.message(), "handler: must be an object, not \"exec\"");
+        let error = parse_items(b"{}", false).unwrap_err();
+        assert_eq!(error.message(), "body: must be an array, not an object");
     }
 
     #[test]

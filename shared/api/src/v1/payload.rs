@@ -114,6 +114,15 @@ pub(super) fn show(bytes: &[u8], content_type: Option<&str>) -> Shown {
     }
 }
 
+/// As [`show`] for bytes that carry no media type: what is text but not JSON is shown as text.
+pub(super) fn show_readable(bytes: &[u8]) -> (Shown, Option<String>) {
+    let shown = show(bytes, None);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if shown.json.is_none() => (Shown::default(), Some(text.to_owned())),
+        _ => (shown, None),
+    }
+}
+
 impl Shown {
     /// The bytes again.
     pub(super) fn into_bytes(self, field: &'static str) -> Result<Option<Bytes>, ApiError> {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{ApiError, ErrorKind};
 
-/// What to change about a task; what is left out stays.
+/// What to change about a task; what is left out stays, and so does the media type of the payload.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskChange {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::{
     BackoffSpec, RetriesMax, Time, as_text,
     backoff::millis,
-    payload::{Shown, raw, show},
+    payload::{Shown, raw, show, show_readable},
 };
 use crate::{ApiError, ErrorKind};
 
@@ -76,7 +76,10 @@ pub struct TaskView {
     )]
     #[schema(value_type = Value)]
     pub checkpoint: Option<Box<RawValue>>,
-    /// What later runs get instead of the payload, if it is not JSON.
+    /// What later runs get instead of the payload, if it is text but not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_text: Option<String>,
+    /// What later runs get instead of the payload, if it is no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_base64: Option<String>,
     /// What the successful run returned, if it is JSON.
@@ -87,7 +90,10 @@ pub struct TaskView {
     )]
     #[schema(value_type = Value)]
     pub result: Option<Box<RawValue>>,
-    /// What the successful run returned, if it is not JSON.
+    /// What the successful run returned, if it is text but not JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_text: Option<String>,
+    /// What the successful run returned, if it is no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_base64: Option<String>,
     /// Why it last failed, was cancelled, trashed or dropped.
@@ -192,10 +198,10 @@ impl TaskView {
             None => "application/octet-stream".to_owned(),
         };
         let optional = |bytes: Option<&bytes::Bytes>| {
-            bytes.map_or_else(Shown::default, |bytes| show(bytes, None))
+            bytes.map_or_else(<(Shown, _)>::default, |bytes| show_readable(bytes))
         };
-        let checkpoint = optional(task.checkpoint.as_ref());
-        let result = optional(task.result.as_ref());
+        let (checkpoint, checkpoint_text) = optional(task.checkpoint.as_ref());
+        let (result, result_text) = optional(task.result.as_ref());
         Ok(Self {
             id: task.id,
             job: task.job.clone(),
@@ -214,8 +220,10 @@ impl TaskView {
             payload_base64: payload.base64,
             content_type,
             checkpoint: checkpoint.json,
+            checkpoint_text,
             checkpoint_base64: checkpoint.base64,
             result: result.json,
+            result_text,
             result_base64: result.base64,
             error: owned(task.error.as_ref()),
             run_at: task.run_at.into(),
@@ -350,7 +358,12 @@ mod tests {
         task.started_at = Some(Timestamp::clamped(2_000));
         task.finished_at = Some(Timestamp::clamped(3_000));
         task.result = Some(Bytes::from_static("fertig ü".as_bytes()));
+        task.checkpoint = Some(Bytes::from_static(b"\xff"));
         let view = json(&task);
+        assert_eq!(view["result_text"], "fertig ü");
+        assert_eq!(view.get("result_base64"), None);
+        assert_eq!(view["checkpoint_base64"], "/w==");
+        assert_eq!(view.get("checkpoint_text"), None);
         let run = &view["runs"][0];
         assert_eq!(run["end"], "succeeded");
         assert_eq!(run["attempt"], 1);

@@ -6,6 +6,8 @@ use dueline_domain::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 const DAY_MS: i64 = 86_400_000;
+/// What a time must be.
+const RANGE: &str = "must be an RFC 3339 time between 1970 and 9999";
 
 /// A point in time on the wire: written as `2026-11-20T09:30:00.250Z`; read as RFC 3339 with any offset, or as whole
 /// milliseconds since 1970.
@@ -15,9 +17,12 @@ pub struct Time(pub Timestamp);
 impl Time {
     /// Reads RFC 3339. Parts of a millisecond round up, so that nothing is due before the time that was asked for.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("'{}' is no RFC 3339 time: {why}", cut(text));
-        let pieces =
-            jiff::fmt::temporal::Pieces::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        let wrong = |why: &str| format!("{RANGE}; {why}");
+        // What the parser says is about its inner life, and an example helps more.
+        let pieces = jiff::fmt::temporal::Pieces::parse(text).map_err(|_| {
+            let text = cut(text);
+            wrong(&format!("'{text}' is not, but 2026-11-20T09:30:00Z is"))
+        })?;
         if pieces.time_zone_annotation().is_some() {
             return Err(wrong("it may not name a time zone"));
         }
@@ -35,7 +40,7 @@ impl Time {
         let seconds = of_day - i64::from(offset.seconds());
         Timestamp::from_millis(days * DAY_MS + seconds * 1000 + parts)
             .map(Self)
-            .map_err(|error| error.to_string())
+            .map_err(|_| RANGE.to_owned())
     }
 }
 
@@ -122,7 +127,9 @@ impl<'de> Deserialize<'de> for Time {
             }
 
             fn visit_i64<E: de::Error>(self, millis: i64) -> Result<Time, E> {
-                Timestamp::from_millis(millis).map(Time).map_err(E::custom)
+                Timestamp::from_millis(millis).map(Time).map_err(|_| {
+                    E::custom("must be a number of milliseconds that lies between 1970 and 9999")
+                })
             }
 
             fn visit_u64<E: de::Error>(self, millis: u64) -> Result<Time, E> {
@@ -200,7 +207,11 @@ mod tests {
             "9999-12-31T23:59:59.9999Z",
             "1969-12-31T23:59:59Z",
         ] {
-            assert!(Time::parse(bad).is_err(), "{bad:?}");
+            let error = Time::parse(bad).unwrap_err();
+            assert!(
+                error.starts_with("must be an RFC 3339 time between 1970 and 9999"),
+                "{error}"
+            );
         }
         for bad in ["253402300800000", "-1", "1.5", "true", "1e400"] {
             assert!(serde_json::from_str::<Time>(bad).is_err(), "{bad}");

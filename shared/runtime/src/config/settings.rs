@@ -69,7 +69,7 @@ impl fmt::Display for Durability {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
-    /// Where the API and the dashboard listen.
+    /// Where the API listens.
     pub listen: SocketAddr,
     /// Whether `listen` may be reached from other machines although nobody has to log in.
     pub allow_remote: bool,

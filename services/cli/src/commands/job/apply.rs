@@ -52,27 +52,27 @@ pub struct Apply {
     info: Option<String>,
 
     /// Runs after the first: a number or `unlimited`
-    #[arg(long, value_name = "N", value_parser = parse_retries)]
+    #[arg(long, value_name = "N", value_parser = parse_retries, allow_hyphen_values = true)]
     retries: Option<RetriesMax>,
 
     /// Longest run
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
     /// A run is lost when nothing was heard of its worker for this long
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     heartbeat_timeout: Option<Duration>,
 
     /// After this a claimed task that was not begun is handed on again
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     claim_timeout: Option<Duration>,
 
     /// After this an enqueued task is handed on again
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     enqueue_timeout: Option<Duration>,
 
     /// How long finished tasks are kept
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     retention: Option<Duration>,
 
     /// Most tasks handed on per second
@@ -90,7 +90,7 @@ fn parse_retries(text: &str) -> Result<RetriesMax, String> {
     }
     text.parse()
         .map(RetriesMax::Limited)
-        .map_err(|_| "give a number or `unlimited`".into())
+        .map_err(|_| "give a number of 0 or more, or `unlimited`".into())
 }
 
 impl Apply {
@@ -133,6 +133,15 @@ impl Apply {
         };
         let name = JobName::parse(&named).map_err(|error| CliError::invalid(error.to_string()))?;
         self.put_flags(&mut spec)?;
+        // A definition is replaced as a whole: without its handler a job of any other kind would become a worker job.
+        if !is_file && !spec.contains_key("handler") {
+            let message = format!("no flag says what runs the tasks of {name}");
+            let hint = format!(
+                "apply replaces the whole definition: give --command, --url or --handler worker; to change a part of \
+                 it, edit what `dueline job get {name} --json` tells and apply that file"
+            );
+            return Err(CliError::invalid(message).with_hint(hint));
+        }
         Ok((name, Value::Object(spec)))
     }
 
@@ -296,13 +305,17 @@ mod tests {
     }
 
     #[test]
-    fn a_url_means_the_http_handler_and_a_bare_name_a_worker() {
+    fn a_url_means_the_http_handler_and_flags_must_name_one() {
         let (name, spec_of_url) = spec(&["hook", "--url", "http://x/y"]).unwrap();
         assert_eq!(spec_of_url["handler"]["kind"], "http");
         is_accepted(&name, &spec_of_url);
-        let (name, bare) = spec(&["hook"]).unwrap();
-        assert_eq!(bare, json!({}));
-        is_accepted(&name, &bare);
+        let (name, worker) = spec(&["hook", "--handler", "worker"]).unwrap();
+        assert_eq!(worker, json!({ "handler": { "kind": "worker" } }));
+        is_accepted(&name, &worker);
+        for words in [&["hook"][..], &["hook", "--info", "x", "--retries", "3"]] {
+            let error = spec(words).unwrap_err().to_string();
+            assert_eq!(error, "no flag says what runs the tasks of hook");
+        }
         assert!(spec(&["hook", "--handler", "exec", "--url", "http://x/y"]).is_err());
     }
 

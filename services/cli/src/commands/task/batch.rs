@@ -116,9 +116,12 @@ async fn send(
         .send(Method::POST, &path, Body::Lines(chunk.body))
         .await?;
     let answers: BatchResult = answer.read()?;
+    let mut unknown_job = None;
     for item in answers.results {
         let line = chunk.lines.get(item.index).copied().unwrap_or_default();
         match item.error {
+            // No other line of the file can do better.
+            Some(error) if error.reason == "unknown_job" => unknown_job = Some(error),
             Some(error) => {
                 outcome.refused += 1;
                 if outcome.errors.len() < REFUSED_KEPT_MAX {
@@ -129,7 +132,7 @@ async fn send(
             None => outcome.submitted += 1,
         }
     }
-    Ok(())
+    unknown_job.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Says how far it went, because the tasks of earlier requests are stored.

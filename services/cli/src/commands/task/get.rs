@@ -84,11 +84,13 @@ pub(super) fn tell(style: &Style, task: &TaskView) -> String {
             value(
                 task.checkpoint.as_deref(),
                 task.checkpoint_base64.as_deref(),
-            ),
+            )
+            .or_else(|| plain(task.checkpoint_text.as_deref())),
         ),
         (
             "result",
-            value(task.result.as_deref(), task.result_base64.as_deref()),
+            value(task.result.as_deref(), task.result_base64.as_deref())
+                .or_else(|| plain(task.result_text.as_deref())),
         ),
         (
             "error",
@@ -96,6 +98,7 @@ pub(super) fn tell(style: &Style, task: &TaskView) -> String {
                 .as_deref()
                 .map(|error| style.coloured(&clean(error), Color::Red)),
         ),
+        ("hint", hint(task.error.as_deref())),
     ];
     let rows: Vec<_> = rows
         .into_iter()
@@ -118,9 +121,24 @@ pub(super) fn priority(task: &TaskView) -> String {
     name.unwrap_or_else(|| task.priority.to_string())
 }
 
-/// Bytes as people can read them, cut to a few lines.
+/// What can be done about an error that a setting of the worker explains.
+fn hint(error: Option<&str>) -> Option<Cell> {
+    error?.contains("target_not_allowed").then(|| {
+        Cell::new("a worker calls private addresses only with --set worker.http_allow_private=true")
+    })
+}
+
+/// Values are cut to a few lines.
+const CHARS_MAX: usize = 300;
+
+/// A text as people can read it.
+fn plain(text: Option<&str>) -> Option<Cell> {
+    let text = text?.trim_end();
+    (!text.is_empty()).then(|| Cell::new(short(text, CHARS_MAX)))
+}
+
+/// Bytes as people can read them.
 fn value(json: Option<&RawValue>, base64: Option<&str>) -> Option<Cell> {
-    const CHARS_MAX: usize = 300;
     let text = match (json, base64) {
         (Some(json), _) => json.get().to_owned(),
         (None, Some("") | None) => return None,

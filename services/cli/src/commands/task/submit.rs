@@ -38,7 +38,7 @@ pub struct Submit {
     wait: bool,
 
     /// Longest time to wait
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "wait")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, requires = "wait")]
     wait_timeout: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ struct One {
     at: Option<Time>,
 
     /// When it is due, from now
-    #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with_all = ["at", "batch"])]
+    #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with_all = ["at", "batch"])]
     delay: Option<Duration>,
 
     /// very_low, low, normal, high, very_high, or a number from -1000 to 1000
@@ -66,7 +66,12 @@ struct One {
     priority: Option<Priority>,
 
     /// What it counts against a worker's concurrency
-    #[arg(long, value_name = "N", conflicts_with = "batch")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        conflicts_with = "batch"
+    )]
     weight: Option<i64>,
 
     /// Its id; the same submit with the same id is one task
@@ -90,16 +95,26 @@ struct One {
     details: Option<String>,
 
     /// Runs after the first, instead of the job's
-    #[arg(long, value_name = "N", conflicts_with = "batch")]
+    #[arg(long, value_name = "N", value_parser = parse_retries, allow_hyphen_values = true, conflicts_with = "batch")]
     retries: Option<u32>,
 
     /// Longest run, instead of the job's
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "batch")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     timeout: Option<Duration>,
 
     /// A run is lost when nothing was heard of its worker for this long, instead of the job's
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "batch")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     heartbeat_timeout: Option<Duration>,
+}
+
+fn parse_retries(text: &str) -> Result<u32, String> {
+    if text == "unlimited" {
+        return Err(
+            "only a job can have `unlimited` retries; give the task a number of 0 or more".into(),
+        );
+    }
+    text.parse()
+        .map_err(|_| "give a number of 0 or more".to_owned())
 }
 
 impl Submit {
@@ -258,6 +273,19 @@ mod tests {
             &["--at", "soon"],
         ] {
             assert!(line(words).is_err(), "{words:?}");
+        }
+        for (words, wanted) in [
+            (["--in", "-5s"], "'-5s' is no duration"),
+            (["--timeout", "-1"], "'-1' is no duration"),
+            (["--retries", "-1"], "give a number of 0 or more"),
+            (["--retries", "unlimited"], "only a job can have"),
+            (
+                ["--at", "10000-01-01T00:00:00Z"],
+                "must be an RFC 3339 time between 1970 and 9999",
+            ),
+        ] {
+            let error = line(&words).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
         }
     }
 }

@@ -36,7 +36,7 @@ struct Change {
     at: Option<Time>,
 
     /// New due time, from now
-    #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
+    #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "at")]
     delay: Option<Duration>,
 
     /// New priority
@@ -44,7 +44,7 @@ struct Change {
     priority: Option<Priority>,
 
     /// New weight
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     weight: Option<i64>,
 
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub struct Wait {
     task: TaskReference,
 
     /// Longest time to wait [default: until it has ended]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 }
 

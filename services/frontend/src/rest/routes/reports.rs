@@ -10,24 +10,44 @@ use dueline_api::{
     Action, ApiError, ErrorKind, Report,
     v1::{Checkpoint, Complete, Extend, Fail, Owned, Problem, ReportedView, Trash},
 };
-use dueline_domain::{JobName, TaskId, WriteId};
+use dueline_domain::{JobName, TaskId, Token, WriteId};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use super::super::{App, Failure, call::Call, query::Query, reply::json, target::OfTask};
+
+/// The name that a report is stored under: made of the name that its sender chose, what it says and the claim it is
+/// about. A store takes a report with the name of the task's latest write for that very write; a sender that uses a
+/// name twice must not have its second report taken for the first.
+fn write_of(named: WriteId, verb: &str, token: Token) -> WriteId {
+    let verb = verb
+        .bytes()
+        .fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
+    WriteId::from_random(mix(named.get() ^ mix(token.get() ^ verb)))
+}
+
+/// Spreads a change of any bit over all of them; no two numbers have the same answer.
+const fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
 
 /// Reads a body, makes a report of it, and answers what came of it.
 async fn report<T: DeserializeOwned>(
     app: &App,
     OfTask(job, id): OfTask,
     request: Request,
+    verb: &'static str,
     report: impl FnOnce(T, JobName, TaskId, WriteId) -> Result<Report, ApiError>,
 ) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let call = Call::read(app, request).await?;
     let body: T = call.object("no_body")?;
-    let report = report(body, job, id, app.rng.write_id())?;
+    let mut report = report(body, job, id, app.rng.write_id())?;
+    report.write = write_of(report.write, verb, report.token);
     let answer = work.report(vec![report]).await.pop();
     let reported = answer.unwrap_or_else(|| {
         let message = "the status controller gave no answer";
@@ -56,9 +76,13 @@ pub(super) async fn start(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Owned, job, id, write| {
-        Ok(body.into_report(job, id, Action::Start, || write))
-    })
+    report(
+        &app,
+        task,
+        request,
+        "start",
+        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Start, || write)),
+    )
     .await
 }
 
@@ -82,9 +106,13 @@ pub(super) async fn heartbeat(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Owned, job, id, write| {
-        Ok(body.into_report(job, id, Action::Heartbeat, || write))
-    })
+    report(
+        &app,
+        task,
+        request,
+        "heartbeat",
+        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Heartbeat, || write)),
+    )
     .await
 }
 
@@ -108,9 +136,13 @@ pub(super) async fn checkpoint(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Checkpoint, job, id, write| {
-        body.into_report(job, id, || write)
-    })
+    report(
+        &app,
+        task,
+        request,
+        "checkpoint",
+        |body: Checkpoint, job, id, write| body.into_report(job, id, || write),
+    )
     .await
 }
 
@@ -132,9 +164,13 @@ pub(super) async fn complete(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Complete, job, id, write| {
-        body.into_report(job, id, || write)
-    })
+    report(
+        &app,
+        task,
+        request,
+        "complete",
+        |body: Complete, job, id, write| body.into_report(job, id, || write),
+    )
     .await
 }
 
@@ -158,7 +194,7 @@ pub(super) async fn fail(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Fail, job, id, write| {
+    report(&app, task, request, "fail", |body: Fail, job, id, write| {
         body.into_report(job, id, || write)
     })
     .await
@@ -184,9 +220,13 @@ pub(super) async fn abandon(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Owned, job, id, write| {
-        Ok(body.into_report(job, id, Action::Abandon, || write))
-    })
+    report(
+        &app,
+        task,
+        request,
+        "abandon",
+        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Abandon, || write)),
+    )
     .await
 }
 
@@ -210,9 +250,13 @@ pub(super) async fn trash(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Trash, job, id, write| {
-        body.into_report(job, id, || write)
-    })
+    report(
+        &app,
+        task,
+        request,
+        "trash",
+        |body: Trash, job, id, write| body.into_report(job, id, || write),
+    )
     .await
 }
 
@@ -234,8 +278,36 @@ pub(super) async fn extend(
     task: OfTask,
     request: Request,
 ) -> Result<Response, Failure> {
-    report(&app, task, request, |body: Extend, job, id, write| {
-        body.into_report(job, id, || write)
-    })
+    report(
+        &app,
+        task,
+        request,
+        "extend",
+        |body: Extend, job, id, write| body.into_report(job, id, || write),
+    )
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_name_stands_for_one_verb_on_one_claim() {
+        let stored = |named, verb, token| {
+            let (named, token) = (WriteId::from_random(named), Token::from_random(token));
+            write_of(named, verb, token)
+        };
+        let mut seen = BTreeSet::new();
+        for verb in ["start", "heartbeat", "complete", "fail", "trash"] {
+            for (named, token) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+                assert_eq!(stored(named, verb, token), stored(named, verb, token));
+                assert!(seen.insert(stored(named, verb, token)), "{verb}");
+            }
+        }
+        // A repetition may reach a process of another version.
+        assert_eq!(stored(1, "start", 1).to_string(), "4e8d56b955071092");
+    }
 }
