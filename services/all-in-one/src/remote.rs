@@ -68,6 +68,7 @@ pub struct ControllerConfig {
 /// A controller of this process, with its executors, on a server elsewhere.
 pub struct RemoteController {
     address: Option<SocketAddr>,
+    executors: Vec<Arc<Executor>>,
     services: TaskGroup,
     workers: TaskGroup,
     stop_workers: Shutdown,
@@ -94,8 +95,14 @@ impl RemoteController {
         let (stop_services, stop_workers) = (Shutdown::new(), Shutdown::new());
         let run = dueline_controller::run(controller.clone(), stop_services.child());
         services.spawn("controller", run);
+        let mut executors = Vec::new();
         for worker in config.workers {
-            start_worker(worker, controller.clone(), &workers, &stop_workers)?;
+            executors.push(start_worker(
+                worker,
+                controller.clone(),
+                &workers,
+                &stop_workers,
+            )?);
         }
         let address = listener.map(|(listener, address)| {
             let offered = grpc::Services {
@@ -109,6 +116,7 @@ impl RemoteController {
         });
         Ok(Self {
             address,
+            executors,
             services,
             workers,
             stop_workers,
@@ -119,6 +127,11 @@ impl RemoteController {
     /// Where executors find the controller.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// The executors of this process.
+    pub fn executors(&self) -> &[Arc<Executor>] {
+        &self.executors
     }
 
     /// Waits until a part has failed.

@@ -67,6 +67,7 @@ impl Controller {
         eprintln!("serving {} as a controller", context.global.server);
         process::until_stopped(controller.failed()).await?;
         let grace = settings.shutdown.grace();
-        process::stop(grace, controller.stop(grace)).await
+        let executors = controller.executors().to_vec();
+        process::stop(grace, &executors, controller.stop(grace)).await
     }
 }

@@ -1,10 +1,10 @@
 //! What the commands have in common that stay until they are stopped.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
 use dueline_api::ErrorKind;
-use dueline_executor::{BuiltIn, HttpSettings, Registry};
+use dueline_executor::{BuiltIn, Executor, HttpSettings, Registry};
 use dueline_runtime::{
     Metrics, ServiceError, TaskGroup, TelemetryGuard,
     config::{ConfigArgs, ConfigError, Settings},
@@ -207,6 +207,7 @@ impl Signals {
 /// Stops in order; a second signal ends the process at once.
 pub(crate) async fn stop(
     grace: Duration,
+    executors: &[Arc<Executor>],
     stopped: impl Future<Output = Result<Drained, ServiceError>>,
 ) -> Result<Exit, CliError> {
     eprintln!(
@@ -224,9 +225,16 @@ pub(crate) async fn stop(
             Ok(Drained::GivenBack) => Ok(Exit::GivenBack),
             Err(error) => Err(service_error(&error)),
         },
-        _ = interrupt.recv() => Ok(Exit::Internal),
-        _ = terminate.recv() => Ok(Exit::Internal),
+        _ = interrupt.recv() => Ok(end_at_once(executors)),
+        _ = terminate.recv() => Ok(end_at_once(executors)),
     }
+}
+
+/// Commands that run here must not live on without anybody who knows of them.
+fn end_at_once(executors: &[Arc<Executor>]) -> Exit {
+    let killed: usize = executors.iter().map(|executor| executor.kill_all()).sum();
+    eprintln!("ended at once; {killed} running commands were killed, their tasks run again later");
+    Exit::Internal
 }
 
 pub(crate) fn service_error(error: &ServiceError) -> CliError {

@@ -46,7 +46,8 @@ impl Serve {
         announce(context, &node, settings)?;
         process::until_stopped(node.failed()).await?;
         let grace = settings.shutdown.grace();
-        process::stop(grace, node.stop(grace)).await
+        let executors = node.executors().to_vec();
+        process::stop(grace, &executors, node.stop(grace)).await
     }
 }
 

@@ -30,6 +30,7 @@ impl Run {
         eprintln!("running tasks of {server}");
         process::until_stopped(worker.failed()).await?;
         let grace = settings.shutdown.grace();
-        process::stop(grace, worker.stop(grace)).await
+        let executors = [worker.executor().clone()];
+        process::stop(grace, &executors, worker.stop(grace)).await
     }
 }

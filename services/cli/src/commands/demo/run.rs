@@ -119,9 +119,10 @@ impl Demo {
             stopped = signals.received(failed) => stopped.map(|()| None),
             done = work => done.map(Some),
         };
+        let executors = node.executors().to_vec();
         let stopping = stop(node, &group, &shutdown);
         let stopped = match &ended {
-            Ok(None) => process::stop(GRACE, stopping).await.map(drop),
+            Ok(None) => process::stop(GRACE, &executors, stopping).await.map(drop),
             _ => stopping
                 .await
                 .map(drop)
