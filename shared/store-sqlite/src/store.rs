@@ -120,13 +120,18 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The threads end when their channels are closed.
-        self.writer = None;
+        // The threads end when their channels are closed. The writer's connection must be the last one: it puts the
+        // log back into the file when it closes, which a connection that only reads cannot do.
         self.reader = None;
         self.scanner = None;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        for thread in threads.drain(..) {
-            let _ = thread.join();
+        let writer = threads.pop();
+        for reader in threads.drain(..) {
+            let _ = reader.join();
+        }
+        self.writer = None;
+        if let Some(writer) = writer {
+            let _ = writer.join();
         }
     }
 }

@@ -87,6 +87,22 @@ async fn f_131_tasks_survive_closing_and_opening() {
 }
 
 #[tokio::test]
+async fn a_closed_file_needs_no_log_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    for round in 0..20 {
+        let store = with_job(SqliteOptions::at(&path)).await;
+        let now = Timestamp::clamped(5);
+        assert!(store.create(now, vec![create(round, 10)]).await[0].is_ok());
+        let name = JobName::parse("j").unwrap();
+        store.stats(&name).await.unwrap();
+        store.owned(None).await.unwrap();
+        drop(store);
+        assert!(!folder.path().join("t.db-wal").exists(), "round {round}");
+    }
+}
+
+#[tokio::test]
 async fn d_08_a_second_server_on_the_same_file_is_refused_and_the_owner_named() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::at(folder.path().join("t.db"));
