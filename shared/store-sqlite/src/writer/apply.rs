@@ -1,6 +1,6 @@
 //! Events: read, decide, write, as one step because nobody else writes.
 
-use dueline_domain::{Task, Timestamp};
+use dueline_domain::{StateKind, Task, Timestamp};
 use dueline_ports::{Applied, Command, StoreError};
 
 use super::{ItemError, Writer, many};
@@ -45,6 +45,9 @@ impl Writer {
             }
         };
         let before = task.kind();
+        if before == StateKind::Enqueued {
+            self.created_since_claim = 0;
+        }
         let touched = Touched {
             modified: transition.modified.is_some(),
             checkpoint: transition.checkpoint.is_some(),

@@ -7,6 +7,9 @@ use rusqlite::OptionalExtension as _;
 use super::{ItemError, Writer, many};
 use crate::row;
 
+/// After so many submits in a row nobody seems to work here, and keeping tasks at hand for a claim is a waste.
+const CREATED_WITHOUT_CLAIM_MAX: u32 = 4_096;
+
 impl Writer {
     pub(super) fn create(
         &mut self,
@@ -52,7 +55,10 @@ impl Writer {
             row::put_apart(&self.db, seq, row::Part::Payload, Some(&task.payload))?;
         }
         self.counts.add(job_row, task.kind(), 1);
-        self.cache.keep(job_row, self.db.last_insert_rowid(), &task);
+        self.created_since_claim = self.created_since_claim.saturating_add(1);
+        if self.created_since_claim < CREATED_WITHOUT_CLAIM_MAX {
+            self.cache.keep(job_row, self.db.last_insert_rowid(), &task);
+        }
         Ok(Created {
             task,
             existed: false,

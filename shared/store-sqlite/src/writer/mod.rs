@@ -219,6 +219,7 @@ struct Writer {
     counts: Counts,
     cache: Cache,
     prune_from: i64,
+    created_since_claim: u32,
     broken: Arc<Broken>,
 }
 
@@ -237,6 +238,7 @@ impl Writer {
             counts: Counts::default(),
             cache: Cache::default(),
             prune_from: 0,
+            created_since_claim: 0,
             broken,
         };
         writer.reload()?;
