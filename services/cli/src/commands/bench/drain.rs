@@ -59,12 +59,12 @@ pub(super) async fn both(bench: &Bench, place: &Place) -> Result<Report, CliErro
 /// The same number of tasks drained from a small backlog and from a large one.
 pub(super) async fn growth(bench: &Bench, place: &Place) -> Result<Report, CliError> {
     let many = bench.tasks(1_000_000);
-    let drained_tasks = 50_000;
+    let drained_tasks = 200_000;
     let mut rates = Vec::new();
     for (name, pending) in [("few", 1_000), ("many", many)] {
         filled(place, name, pending + drained_tasks).await?;
         let elapsed = drained(place, name, bench.slots(), drained_tasks).await?;
-        #[expect(clippy::cast_precision_loss, reason = "fifty thousand")]
+        #[expect(clippy::cast_precision_loss, reason = "two hundred thousand")]
         rates.push(drained_tasks as f64 / elapsed.as_secs_f64());
     }
     let mut report = bench.report(drained_tasks, bench.slots());

@@ -15,7 +15,7 @@ use super::{
 use crate::exit::CliError;
 
 /// Tasks that fail.
-const FAILURES: u64 = 5_000;
+const FAILURES: u64 = 20_000;
 
 /// Runs tasks that fail once and are due again in a long while, beside a thousand rows of another job and beside many.
 pub(super) async fn retry(bench: &Bench, place: &Place) -> Result<Report, CliError> {
