@@ -1,6 +1,9 @@
 //! A worker on a full file: how many tasks a second it starts and has recorded as done.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use dueline_all_in_one::Node;
 use dueline_domain::{Handler, Policy};
@@ -31,11 +34,26 @@ pub(super) fn no_op() -> Result<Registry, CliError> {
 pub(super) async fn drain(bench: &Bench, place: &Place) -> Result<Report, CliError> {
     let tasks = bench.tasks(100_000);
     filled(place, "drain", tasks).await?;
-    let elapsed = drained(place, "drain", bench.slots(), tasks).await?;
+    let begun = Arc::new(Mutex::new(Latencies::new()));
+    let origin = Instant::now();
+    let registry = {
+        let begun = begun.clone();
+        let note = move |_task| {
+            let mut begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+            begun.record(origin.elapsed());
+            async { Ok::<_, dueline_executor::Failure>(Success::default()) }
+        };
+        Registry::builder()
+            .job(JOB, handler_fn(note))
+            .build()
+            .map_err(|error| CliError::invalid(error.to_string()))?
+    };
+    let elapsed = drained(place, "drain", (bench.slots(), registry), tasks).await?;
+    let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut report = bench.report(tasks, bench.slots());
     report.db_bytes = place.db_bytes("drain");
     report.rss_kib = rss_peak_kib();
-    Ok(report.measured(elapsed, &Latencies::new()))
+    Ok(report.measured(elapsed, &begun))
 }
 
 /// Callers submit while a worker runs; the clock stops when all tasks are recorded as done.
@@ -63,7 +81,7 @@ pub(super) async fn growth(bench: &Bench, place: &Place) -> Result<Report, CliEr
     let mut rates = Vec::new();
     for (name, pending) in [("few", 1_000), ("many", many)] {
         filled(place, name, pending + drained_tasks).await?;
-        let elapsed = drained(place, name, bench.slots(), drained_tasks).await?;
+        let elapsed = drained(place, name, (bench.slots(), no_op()?), drained_tasks).await?;
         #[expect(clippy::cast_precision_loss, reason = "two hundred thousand")]
         rates.push(drained_tasks as f64 / elapsed.as_secs_f64());
     }
@@ -87,8 +105,13 @@ async fn filled(place: &Place, name: &str, tasks: u64) -> Result<(), CliError> {
 }
 
 /// Opens the file `name` with a worker; the time from the worker's start until `tasks` tasks are recorded as done.
-async fn drained(place: &Place, name: &str, slots: u32, tasks: u64) -> Result<Duration, CliError> {
-    let node = place.node(name, Some((slots, no_op()?))).await?;
+async fn drained(
+    place: &Place,
+    name: &str,
+    worker: (u32, Registry),
+    tasks: u64,
+) -> Result<Duration, CliError> {
+    let node = place.node(name, Some(worker)).await?;
     let started = Instant::now();
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();

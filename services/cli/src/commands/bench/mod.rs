@@ -8,9 +8,10 @@ mod recovery;
 mod report;
 mod retry;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 
 use self::place::Place;
 use crate::{
@@ -60,7 +61,7 @@ enum Scenario {
     EnqueueOne,
     /// One caller, a thousand tasks at a time
     Bulk,
-    /// A worker starts on a full file
+    /// A worker starts on a full file; p50 is when half of the tasks had begun, counted from its start
     Drain,
     /// Callers and a worker at once
     Both,
@@ -76,9 +77,22 @@ enum Scenario {
     Recovery,
 }
 
+/// Shows that something happens; a scenario takes seconds to minutes.
+fn spinner(scenario: Scenario) -> ProgressBar {
+    let name = scenario.to_possible_value();
+    let name = name.map_or_else(String::new, |value| value.get_name().to_owned());
+    let spinner = ProgressBar::new_spinner().with_message(format!("measuring {name}"));
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
 impl Bench {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let place = Place::new(&self)?;
+        let spinner = context
+            .output
+            .draws_progress()
+            .then(|| spinner(self.scenario));
         let report = match self.scenario {
             Scenario::Enqueue => enqueue::callers(&self, &place, self.callers(64)).await,
             Scenario::EnqueueOne => enqueue::callers(&self, &place, 1).await,
@@ -90,7 +104,11 @@ impl Bench {
             Scenario::Schedule => latency::schedule(&self, &place).await,
             Scenario::Retry => retry::retry(&self, &place).await,
             Scenario::Recovery => recovery::recovery(&self, &place).await,
-        }?;
+        };
+        if let Some(spinner) = spinner {
+            spinner.finish_and_clear();
+        }
+        let report = report?;
         let line = if context.output.is_json() {
             report.to_json()
         } else {
@@ -127,9 +145,9 @@ impl Bench {
             concurrency,
             payload_bytes: self.payload_bytes,
             rate_per_s: 0.0,
-            p50_ms: 0.0,
-            p99_ms: 0.0,
-            max_ms: 0.0,
+            p50_ms: None,
+            p99_ms: None,
+            max_ms: None,
             rss_kib: None,
             db_bytes: None,
             more: std::collections::BTreeMap::new(),

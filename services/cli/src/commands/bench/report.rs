@@ -87,12 +87,12 @@ pub struct Report {
     pub payload_bytes: usize,
     /// Tasks a second.
     pub rate_per_s: f64,
-    /// Half of the tasks were as fast as this.
-    pub p50_ms: f64,
+    /// Half of the tasks were as fast as this; nothing where a scenario has only a rate.
+    pub p50_ms: Option<f64>,
     /// 99 of 100 tasks were as fast as this.
-    pub p99_ms: f64,
+    pub p99_ms: Option<f64>,
     /// The slowest one.
-    pub max_ms: f64,
+    pub max_ms: Option<f64>,
     /// Most memory that the process ever held, where the system says so.
     pub rss_kib: Option<u64>,
     /// Size of the store's files, where it has any.
@@ -114,9 +114,11 @@ impl Report {
         } else {
             0.0
         };
-        self.p50_ms = round(latencies.quantile_ms(0.5), 1_000.0);
-        self.p99_ms = round(latencies.quantile_ms(0.99), 1_000.0);
-        self.max_ms = round(latencies.max_ms(), 1_000.0);
+        if !latencies.is_empty() {
+            self.p50_ms = Some(round(latencies.quantile_ms(0.5), 1_000.0));
+            self.p99_ms = Some(round(latencies.quantile_ms(0.99), 1_000.0));
+            self.max_ms = Some(round(latencies.max_ms(), 1_000.0));
+        }
         self
     }
 
@@ -135,7 +137,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}: {} tasks of {} B, concurrency {}, {} ({}): {} tasks/s, p50 {} ms, p99 {} ms, max {} ms",
+            "{}: {} tasks of {} B, concurrency {}, {} ({}): {} tasks/s",
             self.scenario,
             self.tasks,
             self.payload_bytes,
@@ -143,10 +145,17 @@ impl fmt::Display for Report {
             self.store,
             self.durability,
             self.rate_per_s,
-            self.p50_ms,
-            self.p99_ms,
-            self.max_ms
         )?;
+        let latencies = [
+            ("p50", self.p50_ms),
+            ("p99", self.p99_ms),
+            ("max", self.max_ms),
+        ];
+        for (name, ms) in latencies {
+            if let Some(ms) = ms {
+                write!(f, ", {name} {ms} ms")?;
+            }
+        }
         for (name, value) in &self.more {
             write!(f, ", {name} {value}")?;
         }
@@ -226,9 +235,9 @@ mod tests {
             concurrency: 10,
             payload_bytes: 256,
             rate_per_s: 0.0,
-            p50_ms: 0.0,
-            p99_ms: 0.0,
-            max_ms: 0.0,
+            p50_ms: None,
+            p99_ms: None,
+            max_ms: None,
             rss_kib: Some(1),
             db_bytes: None,
             more: BTreeMap::new(),
