@@ -3,10 +3,14 @@
 //! Without it a controller that cannot reach the status controller would take the same messages again and again, and
 //! other controllers, which may well reach it, would hardly see them.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
-    sync::watch,
+    sync::Notify,
     time::{Instant, sleep_until},
 };
 
@@ -15,7 +19,11 @@ const STEPS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// When hand-outs may go on.
 #[derive(Debug)]
-pub(crate) struct Pause(watch::Sender<State>);
+pub(crate) struct Pause {
+    state: Mutex<State>,
+    /// Wakes in the order of waiting: a channel that wakes at random would make a seed of the simulation worthless.
+    begun: Notify,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct State {
@@ -27,45 +35,51 @@ struct State {
 impl Default for Pause {
     fn default() -> Self {
         let (ends_at, next) = (Instant::now(), STEPS.0);
-        Self(watch::Sender::new(State { ends_at, next }))
+        Self {
+            state: Mutex::new(State { ends_at, next }),
+            begun: Notify::new(),
+        }
     }
 }
 
 impl Pause {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A call claimed nothing because nothing could be decided.
     pub(crate) fn failed(&self) {
-        self.0.send_if_modified(|state| {
-            let now = Instant::now();
-            // Calls that were under way when the pause began say nothing new.
-            let begins = state.ends_at <= now;
-            if begins {
-                state.ends_at = now + state.next;
-                state.next = (state.next * 2).min(STEPS.1);
-            }
-            begins
-        });
+        let mut state = self.state();
+        let now = Instant::now();
+        // Calls that were under way when the pause began say nothing new.
+        if state.ends_at <= now {
+            state.ends_at = now + state.next;
+            state.next = (state.next * 2).min(STEPS.1);
+            self.begun.notify_waiters();
+        }
     }
 
     /// A call was decided.
     pub(crate) fn succeeded(&self) {
-        self.0.send_if_modified(|state| {
-            state.next = STEPS.0;
-            false
-        });
+        self.state().next = STEPS.0;
     }
 
     /// The end of the pause, if there is one now.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
-        let ends_at = self.0.borrow().ends_at;
+        let ends_at = self.state().ends_at;
         (ends_at > Instant::now()).then_some(ends_at)
     }
 
     /// Waits for a pause; ready at once in the middle of one. Cancel safe.
     pub(crate) async fn begins(&self) {
-        let mut state = self.0.subscribe();
-        let is_on = |state: &State| state.ends_at > Instant::now();
-        // The sender is ours and still there, so this cannot fail.
-        drop(state.wait_for(is_on).await);
+        loop {
+            let mut begun = pin!(self.begun.notified());
+            begun.as_mut().enable();
+            if self.ends_at().is_some() {
+                return;
+            }
+            begun.await;
+        }
     }
 
     /// Waits until there is no pause. Cancel safe.

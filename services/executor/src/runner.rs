@@ -112,20 +112,20 @@ async fn start_is_durable(executor: &Executor, run: &Arc<Run>) -> bool {
     }
     let action = match run.stop_reason() {
         Some(StopReason::Lost) => return false,
-        // Whoever takes it next has as little time as there was here. It counts as a try, or it would go round for
-        // ever.
-        Some(StopReason::Timeout | StopReason::Expired) => {
-            match verdict(Ended::Killed, run.stop_reason()) {
-                Verdict::Finish(outcome) => Action::Finish {
-                    started_at: None,
-                    outcome,
-                },
-                Verdict::Abandon => Action::Abandon,
-                Verdict::Nothing => return false,
-            }
-        }
+        // A limit that does not move: whoever takes it next has as little time as there was here. It counts as a try,
+        // or the task would go round for ever.
+        Some(StopReason::Timeout) => match verdict(Ended::Killed, run.stop_reason()) {
+            Verdict::Finish(outcome) => Action::Finish {
+                started_at: None,
+                outcome,
+            },
+            Verdict::Abandon => Action::Abandon,
+            Verdict::Nothing => return false,
+        },
         // It never ran. A task that a user wants cancelled is cancelled by giving it back.
-        Some(StopReason::Cancelled | StopReason::Shutdown) | None => Action::Abandon,
+        Some(StopReason::Expired | StopReason::Cancelled | StopReason::Shutdown) | None => {
+            Action::Abandon
+        }
     };
     if run.end().is_ok() {
         send(executor, Item::new(run.clone(), action)).await;
