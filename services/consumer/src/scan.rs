@@ -115,6 +115,7 @@ impl Scan {
             now,
             limit_per_job: batch_max,
             pending_limits: pending_limits.clone(),
+            share: None,
         };
         let page = self.deps.store.due(query).await?;
         self.watchdog.sees(instant, now);

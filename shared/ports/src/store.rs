@@ -8,6 +8,8 @@ use dueline_domain::{
     WorkerId, WriteId,
 };
 
+use crate::Share;
+
 /// Everything a backend stores.
 pub trait Store: JobStore + TaskStore + WorkerStore {}
 
@@ -194,6 +196,8 @@ pub struct DueQuery {
     /// Jobs of which fewer unowned tasks are wanted: zero for a paused job. Tasks that a worker owns are answered
     /// all the same, because a lost worker must be noticed.
     pub pending_limits: BTreeMap<JobName, usize>,
+    /// The partitions to look at; `None` for all of them.
+    pub share: Option<Share>,
 }
 
 /// Due tasks.
@@ -291,6 +295,8 @@ pub struct JobStats {
     pub by_state: BTreeMap<StateKind, u64>,
     /// The earliest trigger time of an unowned task.
     pub oldest_due_at: Option<Timestamp>,
+    /// Whether there are more tasks than were counted: finished ones are then told too low.
+    pub partial: bool,
 }
 
 /// What went wrong with a store, by what the caller can do.

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use dueline_domain::Timestamp;
-use dueline_ports::{Clock, Rng};
+use dueline_domain::{TaskId, Timestamp};
+use dueline_ports::{Clock, Rng, TaskIds};
 use rand::RngExt as _;
 
 /// The operating system's wall clock.
@@ -29,6 +29,12 @@ pub struct SystemRng;
 impl Rng for SystemRng {
     fn next_u64(&self) -> u64 {
         rand::rng().random()
+    }
+
+    fn task_id(&self, now: Timestamp) -> TaskId {
+        // One order for the whole process, whoever asks: it keeps no other state and may be asked from anywhere.
+        static IDS: TaskIds = TaskIds::new();
+        IDS.next(now, rand::rng().random())
     }
 }
 

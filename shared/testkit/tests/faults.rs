@@ -160,6 +160,7 @@ async fn due_rows_come_late_and_stay_after_they_moved() {
         now: at(10_000_000),
         limit_per_job: 100,
         pending_limits: Default::default(),
+        share: None,
     };
     let first = faulty.due(query.clone()).await.unwrap().tasks.len();
     assert!(first > 2 && first < 18);

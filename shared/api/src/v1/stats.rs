@@ -24,6 +24,9 @@ pub struct StatsView {
     pub by_status: BTreeMap<String, u64>,
     /// The earliest trigger time of a task that nobody owns.
     pub oldest_due_at: Option<Time>,
+    /// Whether there are more tasks than were counted; finished ones are then told too low.
+    #[serde(default)]
+    pub partial: bool,
 }
 
 impl StatsView {
@@ -44,6 +47,7 @@ impl StatsView {
             by_state,
             by_status,
             oldest_due_at: stats.oldest_due_at.map(Into::into),
+            partial: stats.partial,
         }
     }
 }

@@ -116,6 +116,7 @@ async fn numbers_about_a_job_arrive() {
             .map(|kind| (kind, u64::MAX - u64::from(kind.code())))
             .collect(),
         oldest_due_at: Some(Timestamp::EPOCH),
+        partial: true,
     };
     for stats in [JobStats::default(), full] {
         script.answers(Ok::<_, ApiError>(stats.clone()));

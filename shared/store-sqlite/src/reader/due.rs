@@ -17,7 +17,13 @@ const NEXT: &str = "SELECT trigger_at FROM task INDEXED BY task_due \
 
 pub(crate) fn due(db: &Connection, jobs: &JobTable, query: &DueQuery) -> rusqlite::Result<DuePage> {
     let mut page = DuePage::default();
-    for entry in jobs.iter() {
+    let is_mine = |name| {
+        query
+            .share
+            .as_ref()
+            .is_none_or(|share| share.covers(name, 0))
+    };
+    for entry in jobs.iter().filter(|entry| is_mine(&entry.job.name)) {
         let limit = query.limit_per_job;
         match query.pending_limits.get(&entry.job.name) {
             None => {

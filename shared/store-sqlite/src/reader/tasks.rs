@@ -109,6 +109,7 @@ pub(crate) fn stats(db: &Connection, entry: &JobEntry) -> rusqlite::Result<JobSt
     Ok(JobStats {
         by_state,
         oldest_due_at,
+        partial: false,
     })
 }
 

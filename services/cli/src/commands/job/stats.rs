@@ -40,6 +40,9 @@ fn tell(style: &Style, stats: &StatsView) -> String {
     }
     table.add_row([Cell::new("total"), Cell::new(stats.total)]);
     let mut text = output::text(&table);
+    if stats.partial {
+        text.push_str("\n\nthere are more: counting stopped, unfinished tasks are all counted");
+    }
     if let Some(at) = stats.oldest_due_at {
         text.push_str(&format!("\n\nearliest trigger time: {}", style.when(at)));
     }

@@ -69,6 +69,7 @@ impl From<JobStats> for proto::JobStats {
         Self {
             by_state: stats.by_state.into_iter().map(count).collect(),
             oldest_due_at_ms: stats.oldest_due_at.map(Timestamp::millis),
+            partial: stats.partial,
         }
     }
 }
@@ -86,6 +87,7 @@ impl TryFrom<proto::JobStats> for JobStats {
         Ok(Self {
             by_state: by_state?,
             oldest_due_at: bounds::timestamp_opt("stats.oldest_due_at_ms", stats.oldest_due_at_ms)?,
+            partial: stats.partial,
         })
     }
 }

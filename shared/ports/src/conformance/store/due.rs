@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dueline_domain::{NewTask, Priority, StateKind, Task, TaskId};
 
 use super::kit::{Kit, at, ids, job, job_name, retriable, success, token, worker};
-use crate::{DuePage, DueTask, OwnedTask, Rng as _, Store};
+use crate::{DuePage, DueTask, OwnedTask, Rng as _, Share, Store};
 
 fn due_ids(page: &DuePage) -> Vec<TaskId> {
     page.tasks.iter().map(|due| due.id).collect()
@@ -141,6 +141,35 @@ pub async fn due_tasks_of_a_paused_job_are_still_told(store: Arc<dyn Store>) {
     // Whether they are wanted is the caller's decision, by its limits.
     assert_eq!(due_ids(&kit.due(0).await), [task.id]);
     assert!(kit.due_by(0, 9, &[("mail", 0)]).await.tasks.is_empty());
+}
+
+pub async fn shares_hide_what_is_others_and_together_show_everything(store: Arc<dyn Store>) {
+    let kit = Kit::new(store).await;
+    for n in 0..12 {
+        let name = format!("job-{n}");
+        kit.put(job(&name)).await;
+        kit.create(
+            0,
+            NewTask {
+                run_at: Some(at(5)),
+                ..kit.new_task_of(&name)
+            },
+        )
+        .await;
+    }
+    let everything = kit.due(10).await;
+    assert_eq!(everything.tasks.len(), 12);
+    let members = [11, 22, 33];
+    let mut together = Vec::new();
+    for me in members {
+        let share = Share::of(me, &members);
+        let page = kit.due_of(10, share.clone()).await;
+        let is_mine = |due: &DueTask| share.covers(&due.job, 0);
+        let mine = everything.tasks.iter().filter(|due| is_mine(due)).count();
+        assert_eq!(page.tasks.len(), mine, "nothing of others, all of mine");
+        together.extend(due_ids(&page));
+    }
+    assert_eq!(sorted(together), sorted(due_ids(&everything)));
 }
 
 fn urgent(priority: i64, new: NewTask) -> NewTask {

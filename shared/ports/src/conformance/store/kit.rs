@@ -9,8 +9,8 @@ use dueline_domain::{
 };
 
 use crate::{
-    Applied, Command, Create, Created, DuePage, DueQuery, ListQuery, PutJob, Rng as _, Store,
-    StoreError, fakes::SeededRng,
+    Applied, Command, Create, Created, DuePage, DueQuery, ListQuery, PutJob, Rng as _, Share,
+    Store, StoreError, TaskIds, fakes::SeededRng,
 };
 
 /// A point in time, told from the beginning of the case.
@@ -75,12 +75,14 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
 pub(super) struct Kit {
     pub(super) store: Arc<dyn Store>,
     pub(super) rng: SeededRng,
+    pub(super) ids: TaskIds,
 }
 
 impl Kit {
     pub(super) async fn new(store: Arc<dyn Store>) -> Self {
         let rng = SeededRng::new(0x005e_ed00);
-        let kit = Self { store, rng };
+        let ids = TaskIds::new();
+        let kit = Self { store, rng, ids };
         kit.put(job("mail")).await;
         kit
     }
@@ -106,7 +108,8 @@ impl Kit {
     }
 
     pub(super) fn new_task_of(&self, job: &str) -> NewTask {
-        let id = self.rng.task_id(at(0));
+        // In the order in which they are made, as a frontend makes them.
+        let id = self.ids.next(at(0), self.rng.next_u64().into());
         NewTask::now(id, job_name(job), Bytes::from_static(b"payload"))
     }
 
@@ -302,11 +305,24 @@ impl Kit {
 
     pub(super) async fn due_by(&self, ms: i64, limit: usize, pending: &[(&str, usize)]) -> DuePage {
         let pending = pending.iter().map(|(job, max)| (job_name(job), *max));
-        let query = DueQuery {
-            now: at(ms),
+        self.due_page(DueQuery {
             limit_per_job: limit,
             pending_limits: pending.collect(),
-        };
+            ..due_query(ms)
+        })
+        .await
+    }
+
+    pub(super) async fn due_of(&self, ms: i64, share: Share) -> DuePage {
+        let share = Some(share);
+        self.due_page(DueQuery {
+            share,
+            ..due_query(ms)
+        })
+        .await
+    }
+
+    async fn due_page(&self, query: DueQuery) -> DuePage {
         self.store.due(query).await.expect("a page of due tasks")
     }
 
@@ -328,6 +344,15 @@ impl Kit {
             }
         }
         total
+    }
+}
+
+fn due_query(ms: i64) -> DueQuery {
+    DueQuery {
+        now: at(ms),
+        limit_per_job: 100,
+        pending_limits: Default::default(),
+        share: None,
     }
 }
 

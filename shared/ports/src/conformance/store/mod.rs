@@ -113,6 +113,7 @@ macro_rules! store_conformance {
             the_limit_holds_per_job_and_says_that_there_is_more
             a_limit_of_zero_hides_pending_tasks_but_never_owned_ones
             due_tasks_of_a_paused_job_are_still_told
+            shares_hide_what_is_others_and_together_show_everything
             f_022_higher_priority_is_ready_first
             f_024_oldest_posting_is_ready_first_within_a_priority
             a_15_ready_order_is_priority_then_due_time_then_posting

@@ -275,6 +275,7 @@ pub async fn counts_are_exact_after_a_storm(store: Arc<dyn Store>) {
             let kit = Kit {
                 store,
                 rng: crate::fakes::SeededRng::new(lane << 32),
+                ids: crate::TaskIds::new(),
             };
             for n in 0..25 {
                 let task = kit.create(n, kit.task_due(n * 3 - 10)).await;

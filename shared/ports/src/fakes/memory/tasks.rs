@@ -72,6 +72,7 @@ impl TaskStore for MemoryStore {
         Ok(JobStats {
             by_state: index.counts.clone(),
             oldest_due_at: index.pending.first().map(|(at, ..)| *at),
+            partial: false,
         })
     }
 
@@ -98,7 +99,13 @@ impl TaskStore for MemoryStore {
 
 fn due(contents: &Contents, query: &DueQuery) -> DuePage {
     let mut page = DuePage::default();
-    for (job, index) in &contents.indexes {
+    let is_mine = |job: &JobName| {
+        query
+            .share
+            .as_ref()
+            .is_none_or(|share| share.covers(job, 0))
+    };
+    for (job, index) in contents.indexes.iter().filter(|(job, _)| is_mine(job)) {
         let max = query.limit_per_job;
         let wanted = query.pending_limits.get(job).copied();
         let pending_max = wanted.map_or(max, |wanted| wanted.min(max));
