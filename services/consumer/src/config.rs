@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use dueline_domain::WorkerId;
 use dueline_ports::{Clock, Rng, Store, TaskQueue};
 use dueline_runtime::DueSignal;
 
@@ -18,6 +19,17 @@ pub struct Config {
     /// After the consumer was blind, at its start for one, a worker gets this long to be heard of again before its
     /// tasks are taken back; less where the task's own timeout is shorter. Zero takes them back at once.
     pub sight_grace: Duration,
+    /// How it shares the due partitions with other consumers of the same store; `None` reads everything.
+    pub sharing: Option<Sharing>,
+}
+
+/// How a consumer shares the due partitions with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// This incarnation.
+    pub me: WorkerId,
+    /// How often it says that it is there, and looks who else is. One that was silent for three intervals is gone.
+    pub interval: Duration,
 }
 
 impl Default for Config {
@@ -28,6 +40,7 @@ impl Default for Config {
             batch_max: 1_000,
             recovery_rate_per_s: 1_000,
             sight_grace: Duration::from_secs(8),
+            sharing: None,
         }
     }
 }
@@ -40,6 +53,7 @@ impl Config {
             batch_max: self.batch_max.max(1),
             recovery_rate_per_s: self.recovery_rate_per_s.max(1),
             sight_grace: self.sight_grace,
+            sharing: self.sharing,
         }
     }
 }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod config;
+mod members;
 mod quota;
 mod refill;
 mod scan;
@@ -8,5 +9,6 @@ mod service;
 mod wait;
 mod watchdog;
 
-pub use config::{Config, Deps};
+pub use config::{Config, Deps, Sharing};
+pub use members::KIND as CONSUMER_KIND;
 pub use service::run;

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     Config, Deps,
+    members::CurrentShare,
     quota::Quotas,
     wait::{Moment, Plan},
     watchdog::{HEALTHY_DEPTH, RENEWALS_PER_LOOK, Watchdog},
@@ -41,6 +42,8 @@ pub(crate) struct Scan {
     watchdog: Watchdog,
     /// Jobs whose queue is known to exist.
     ensured: BTreeSet<JobName>,
+    /// What this consumer reads.
+    share: CurrentShare,
 }
 
 /// What a look chose to do.
@@ -64,7 +67,7 @@ struct Done {
 }
 
 impl Scan {
-    pub(crate) fn new(config: Config, deps: Deps) -> Self {
+    pub(crate) fn new(config: Config, deps: Deps, share: CurrentShare) -> Self {
         let watchdog = Watchdog::new(&config);
         Self {
             config,
@@ -72,6 +75,7 @@ impl Scan {
             quotas: Quotas::default(),
             watchdog,
             ensured: BTreeSet::new(),
+            share,
         }
     }
 
@@ -115,7 +119,7 @@ impl Scan {
             now,
             limit_per_job: batch_max,
             pending_limits: pending_limits.clone(),
-            share: None,
+            share: self.share.get(),
         };
         let page = self.deps.store.due(query).await?;
         self.watchdog.sees(instant, now);

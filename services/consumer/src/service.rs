@@ -2,7 +2,12 @@
 
 use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 
-use crate::{Config, Deps, refill, scan::Scan};
+use crate::{
+    Config, Deps,
+    members::{self, CurrentShare},
+    refill,
+    scan::Scan,
+};
 
 /// Runs until the intake is stopped, or one of the loops has failed.
 ///
@@ -10,8 +15,11 @@ use crate::{Config, Deps, refill, scan::Scan};
 pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), ServiceError> {
     let loops = shutdown.child();
     let group = TaskGroup::new();
+    let (config, share) = (config.clamped(), CurrentShare::default());
+    let membership = members::run(config.clone(), deps.clone(), share.clone(), loops.clone());
+    group.spawn_infallible("membership", membership);
     group.spawn_infallible("due scan", {
-        Scan::new(config.clamped(), deps.clone()).run(loops.clone())
+        Scan::new(config, deps.clone(), share).run(loops.clone())
     });
     group.spawn_infallible("queue refill", refill::run(deps, loops.clone()));
     tokio::select! {

@@ -3,6 +3,7 @@
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
 mod hand_on;
@@ -12,6 +13,7 @@ mod store;
 mod task_ids;
 
 pub use clock::{Clock, Rng};
+pub use cost::{Cost, Prices};
 pub use hand_on::{apply_and_hand_on, hand_on};
 pub use queue::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
 pub use share::Share;

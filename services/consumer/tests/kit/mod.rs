@@ -125,6 +125,28 @@ impl Kit {
         self.group.spawn("consumer", run);
     }
 
+    /// Starts one of several consumers, each of which ends by its own shutdown.
+    pub(crate) fn start_own(&self, config: Config) -> Shutdown {
+        let deps = Deps {
+            store: self.store.clone(),
+            queue: self.queue.clone(),
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+            due: Arc::default(),
+        };
+        let shutdown = Shutdown::new();
+        self.group.spawn(
+            "consumer",
+            dueline_consumer::run(config, deps, shutdown.clone()),
+        );
+        shutdown
+    }
+
+    /// How much time has passed.
+    pub(crate) fn since_start(&self) -> Duration {
+        self.clock.now().since(START)
+    }
+
     pub(crate) async fn stop(self) {
         self.shutdown.stop_intake();
         self.group.wait().await.unwrap();

@@ -1,7 +1,7 @@
 //! A store that counts, fails and takes turns as a test wants.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore, fakes::MemoryStore,
+    Page, Pruned, PutJob, Share, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    fakes::MemoryStore,
 };
 use tokio::task::yield_now;
 
@@ -20,6 +21,8 @@ pub(crate) struct WatchedStore {
     failing: AtomicUsize,
     ready_reads: AtomicUsize,
     ready_fails: AtomicBool,
+    shares: Mutex<Vec<Option<Share>>>,
+    muted: Mutex<Option<WorkerId>>,
 }
 
 impl WatchedStore {
@@ -30,12 +33,33 @@ impl WatchedStore {
             failing: AtomicUsize::new(0),
             ready_reads: AtomicUsize::new(0),
             ready_fails: AtomicBool::new(false),
+            shares: Mutex::default(),
+            muted: Mutex::default(),
         }
     }
 
     /// How often due tasks were asked for.
     pub(crate) fn looks(&self) -> usize {
         self.looks.load(Ordering::Relaxed)
+    }
+
+    /// What each look covered.
+    pub(crate) fn shares(&self) -> Vec<Option<Share>> {
+        self.shares.lock().unwrap().clone()
+    }
+
+    /// Looks so far do not count.
+    pub(crate) fn forget_shares(&self) {
+        self.shares.lock().unwrap().clear();
+    }
+
+    /// Nothing this process says gets here any more: not even its goodbye.
+    pub(crate) fn mute(&self, worker: &WorkerId) {
+        *self.muted.lock().unwrap() = Some(worker.clone());
+    }
+
+    fn is_muted(&self, worker: &WorkerId) -> bool {
+        self.muted.lock().unwrap().as_ref() == Some(worker)
     }
 
     /// The next looks fail.
@@ -114,6 +138,7 @@ impl TaskStore for WatchedStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         self.looks.fetch_add(1, Ordering::Relaxed);
+        self.shares.lock().unwrap().push(query.share.clone());
         let failing = self
             .failing
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
@@ -161,6 +186,9 @@ impl WorkerStore for WatchedStore {
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        if ids.iter().any(|id| self.is_muted(id)) {
+            return Err(down());
+        }
         self.inner.remove_workers(ids).await
     }
 }

@@ -163,6 +163,9 @@ impl Frontend for FrontendService {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError> {
-        Ok(self.inner.deps.store.workers().await?)
+        let mut workers = self.inner.deps.store.workers().await?;
+        // Other processes of a fleet find each other by records of their own.
+        workers.retain(|worker| &*worker.kind == "executor");
+        Ok(workers)
     }
 }
