@@ -4,7 +4,6 @@ mod error;
 mod jobs;
 mod open;
 mod reader;
-mod records;
 mod row;
 mod schema;
 mod store;

@@ -11,8 +11,6 @@ use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Row, named_params, types::Type,
 };
 
-use crate::records;
-
 /// Bytes up to which a payload, checkpoint or result stays in the task's own row. Larger ones are stored apart, so
 /// that a transition does not rewrite them.
 pub(crate) const INLINE_BYTES_MAX: usize = 1024;
@@ -110,14 +108,14 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
     let key = text_opt(row, 21)?;
     let extras = match row.get_ref(22)?.as_str_or_null()? {
         Some(json) => {
-            let extras = records::extras_from_json(json, key);
+            let extras = dueline_records::extras_from_json(json, key);
             Some(Box::new(extras.map_err(|e| corrupt(22, Type::Text, e))?))
         }
         None => None,
     };
     let history = match row.get_ref(23)?.as_str_or_null()? {
         Some(json) => {
-            let history = records::history_from_json(json);
+            let history = dueline_records::history_from_json(json);
             Some(Box::new(history.map_err(|e| corrupt(23, Type::Text, e))?))
         }
         None => None,
@@ -241,7 +239,7 @@ pub(crate) fn insert(
     task: &Task,
 ) -> rusqlite::Result<bool> {
     let extras = task.extras.as_deref();
-    let extras_json = extras.map(records::extras_to_json);
+    let extras_json = extras.map(dueline_records::extras_to_json);
     let lease = task.lease();
     let inserted = statement.execute(rusqlite::params![
         task.id.as_bytes(),
@@ -284,7 +282,10 @@ pub(crate) fn update(
     task: &Task,
 ) -> rusqlite::Result<()> {
     let lease = task.lease();
-    let history = task.history.as_deref().map(records::history_to_json);
+    let history = task
+        .history
+        .as_deref()
+        .map(dueline_records::history_to_json);
     statement.execute(rusqlite::params![
         seq,
         task.kind().code(),

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::{
     jobs::{JobEntry, JobTable},
-    records, row,
+    row,
 };
 
 pub(crate) fn get(
@@ -119,7 +119,7 @@ pub(crate) fn workers(db: &Connection) -> rusqlite::Result<Vec<WorkerRecord>> {
     let mut workers = Vec::new();
     while let Some(row) = rows.next()? {
         let id = row.get_ref(0)?.as_str()?;
-        match records::worker_from_json(id, row.get_ref(1)?.as_str()?) {
+        match dueline_records::worker_from_json(id, row.get_ref(1)?.as_str()?) {
             Ok(worker) => workers.push(worker),
             Err(error) => tracing::error!(worker.id = id, %error, "unreadable worker record"),
         }

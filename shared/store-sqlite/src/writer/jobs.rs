@@ -7,7 +7,7 @@ use dueline_ports::{PutJob, StoreError};
 use rusqlite::Connection;
 
 use super::{ItemError, Writer};
-use crate::{jobs::JobTable, records};
+use crate::jobs::JobTable;
 
 /// All definitions of the file. One that makes no sense is left out and said, so that it does not hide the others.
 pub(super) fn load(db: &Connection) -> rusqlite::Result<(JobTable, BTreeSet<i64>)> {
@@ -18,7 +18,7 @@ pub(super) fn load(db: &Connection) -> rusqlite::Result<(JobTable, BTreeSet<i64>
         let name: String = row.get(1)?;
         let definition: String = row.get(2)?;
         all.insert(row.get(0)?);
-        match records::job_from_json(&name, &definition) {
+        match dueline_records::job_from_json(&name, &definition) {
             Ok(job) => jobs.insert(row.get(0)?, Arc::new(job)),
             Err(error) => tracing::error!(job.name = name, %error, "unreadable job definition"),
         }
@@ -45,7 +45,7 @@ impl Writer {
                         "INSERT INTO job (name, definition) VALUES (?1, ?2) \
                          ON CONFLICT (name) DO UPDATE SET definition = excluded.definition RETURNING id",
                     )?
-                    .query_row((job.name.as_str(), records::job_to_json(&job)), |row| {
+                    .query_row((job.name.as_str(), dueline_records::job_to_json(&job)), |row| {
                         row.get(0)
                     })?;
                 self.job_rows.insert(row);
@@ -78,7 +78,7 @@ impl Writer {
     fn replace(&mut self, row: i64, job: Job) -> Result<Arc<Job>, ItemError> {
         self.db
             .prepare_cached("UPDATE job SET definition = ?2 WHERE id = ?1")?
-            .execute((row, records::job_to_json(&job)))?;
+            .execute((row, dueline_records::job_to_json(&job)))?;
         let job = Arc::new(job);
         self.jobs.insert(row, job.clone());
         self.jobs_changed = true;

@@ -4,7 +4,6 @@ use dueline_domain::WorkerId;
 use dueline_ports::WorkerRecord;
 
 use super::{ItemError, Writer};
-use crate::records;
 
 impl Writer {
     pub(super) fn put_workers(&self, workers: &[WorkerRecord]) -> Result<(), ItemError> {
@@ -12,7 +11,7 @@ impl Writer {
             .db
             .prepare_cached("INSERT OR REPLACE INTO worker (id, record) VALUES (?1, ?2)")?;
         for worker in workers {
-            statement.execute((worker.id.as_str(), records::worker_to_json(worker)))?;
+            statement.execute((worker.id.as_str(), dueline_records::worker_to_json(worker)))?;
         }
         Ok(())
     }

@@ -1,6 +1,4 @@
-//! What is stored as JSON text: job definitions, workers, and the parts of a task that most tasks lack.
-//!
-//! These types belong to the file, not to the domain: a field added later gets a default, so old rows stay readable.
+#![doc = include_str!("../README.md")]
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Why stored text makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct RecordError(String);
+pub struct RecordError(String);
 
 fn bad(error: impl std::fmt::Display) -> RecordError {
     RecordError(error.to_string())
@@ -99,7 +97,8 @@ impl Default for JobRecord {
     }
 }
 
-pub(crate) fn job_to_json(job: &Job) -> String {
+/// A definition as text.
+pub fn job_to_json(job: &Job) -> String {
     // Plain data with text keys always serialises.
     serde_json::to_string(&JobRecord::of(job)).unwrap_or_default()
 }
@@ -134,7 +133,8 @@ impl JobRecord {
     }
 }
 
-pub(crate) fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
+/// A definition from its text; the name is kept apart.
+pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
     let record: JobRecord = serde_json::from_str(json).map_err(bad)?;
     Ok(Job {
         name: JobName::parse(name).map_err(bad)?,
@@ -210,7 +210,7 @@ struct OverridesRecord {
 }
 
 /// The extras but the key, which has a column of its own.
-pub(crate) fn extras_to_json(extras: &Extras) -> String {
+pub fn extras_to_json(extras: &Extras) -> String {
     let overrides = extras.overrides.as_ref().map(|wanted| OverridesRecord {
         retries_max: wanted.retries_max,
         backoff: wanted.backoff.as_ref().map(BackoffRecord::of),
@@ -230,7 +230,8 @@ pub(crate) fn extras_to_json(extras: &Extras) -> String {
     serde_json::to_string(&record).unwrap_or_default()
 }
 
-pub(crate) fn extras_from_json(json: &str, key: Option<Arc<str>>) -> Result<Extras, RecordError> {
+/// Extras from their text and the key, which is kept apart.
+pub fn extras_from_json(json: &str, key: Option<Arc<str>>) -> Result<Extras, RecordError> {
     let record: ExtrasRecord = serde_json::from_str(json).map_err(bad)?;
     let overrides = record
         .overrides
@@ -273,7 +274,8 @@ struct RunRow {
     info: Arc<str>,
 }
 
-pub(crate) fn history_to_json(history: &History) -> String {
+/// A history as text.
+pub fn history_to_json(history: &History) -> String {
     let runs = history
         .runs
         .iter()
@@ -290,7 +292,8 @@ pub(crate) fn history_to_json(history: &History) -> String {
     serde_json::to_string(&HistoryRecord { runs, dropped }).unwrap_or_default()
 }
 
-pub(crate) fn history_from_json(json: &str) -> Result<History, RecordError> {
+/// A history from its text.
+pub fn history_from_json(json: &str) -> Result<History, RecordError> {
     let record: HistoryRecord = serde_json::from_str(json).map_err(bad)?;
     let run = |row: RunRow| {
         let end = RunEnd::ALL.into_iter().find(|end| end.name() == row.end);
@@ -324,7 +327,8 @@ struct WorkerRow {
     seen_at: i64,
 }
 
-pub(crate) fn worker_to_json(worker: &WorkerRecord) -> String {
+/// A worker as text.
+pub fn worker_to_json(worker: &WorkerRecord) -> String {
     let row = WorkerRow {
         kind: worker.kind.clone(),
         jobs: worker.jobs.iter().map(ToString::to_string).collect(),
@@ -337,7 +341,8 @@ pub(crate) fn worker_to_json(worker: &WorkerRecord) -> String {
     serde_json::to_string(&row).unwrap_or_default()
 }
 
-pub(crate) fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordError> {
+/// A worker from its text; the id is kept apart.
+pub fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordError> {
     let row: WorkerRow = serde_json::from_str(json).map_err(bad)?;
     Ok(WorkerRecord {
         id: WorkerId::parse(id).map_err(bad)?,
