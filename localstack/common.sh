@@ -1,0 +1,80 @@
+# What the scripts of this folder have in common; read by them, not to be run.
+# shellcheck shell=bash
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+# Logs, and the ids of processes that outlive the script that started them.
+state=$target/localstack
+
+port=${DUELINE_AWS_PORT:-4566}
+local_endpoint=http://127.0.0.1:$port
+
+fail() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+need() {
+    command -v "$1" > /dev/null || fail "there is no $1; $2"
+}
+
+# Sets store and queue, and the credentials to go with them.
+#
+# Somebody who named a store or a queue, or gave AWS_ENDPOINT_URL, knows with which credentials; what is local gets dummies
+# that are good for nothing elsewhere, whatever the shell has.
+choose_backends() {
+    local endpoint=
+    if [ -n "${DUELINE_STORE:-}${DUELINE_QUEUE:-}" ]; then
+        [ -n "${DUELINE_STORE:-}" ] && [ -n "${DUELINE_QUEUE:-}" ] || fail "set both DUELINE_STORE and DUELINE_QUEUE"
+    elif [ -z "${AWS_ENDPOINT_URL:-}" ]; then
+        endpoint="?endpoint=$local_endpoint"
+        unset AWS_PROFILE AWS_SESSION_TOKEN AWS_ENDPOINT_URL_DYNAMODB AWS_ENDPOINT_URL_SQS
+        export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1
+    fi
+    store=${DUELINE_STORE:-dynamodb://dueline$endpoint}
+    queue=${DUELINE_QUEUE:-sqs://dueline$endpoint}
+}
+
+# Sets bin, the folder of our programs: the one of $DUELINE, or they are built.
+find_programs() {
+    if [ -n "${DUELINE:-}" ]; then
+        [ -x "$DUELINE" ] || fail "DUELINE names $DUELINE, which is no program"
+        bin=$(cd "$(dirname "$DUELINE")" && pwd)
+        return
+    fi
+    need cargo "install Rust, or set DUELINE to the dueline program"
+    (cd "$root" && cargo build --release --locked --package dueline-cli --bins) || fail "failed to build the programs"
+    bin=$target/release
+    DUELINE=$bin/dueline
+}
+
+# Asks the health page that ministack and LocalStack both have.
+answers() {
+    curl --silent --fail --max-time 2 --output /dev/null "$1/_localstack/health"
+}
+
+# until_so SECONDS COMMAND…: repeats the command until it succeeds; fails when the time is over.
+until_so() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.2
+    done
+}
+
+# Runs docker compose with our file; fails where there is no Docker that runs.
+compose() {
+    docker compose --file "$here/compose.yaml" "$@"
+}
+
+has_docker() {
+    command -v docker > /dev/null && docker compose version > /dev/null 2>&1 && docker info > /dev/null 2>&1
+}
+
+# Whether the process of a pid file is alive and is what we started: ids are used again.
+is_ours() {
+    local pid
+    pid=$(cat "$1" 2> /dev/null) && ps -p "$pid" -o args= 2> /dev/null | grep --quiet --fixed-strings "$2"
+}

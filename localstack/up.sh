@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Brings a local AWS up and makes what Dueline needs in it: a table and queues. May be run again.
+#
+#   localstack/up.sh
+#
+# In Docker when it runs here (LocalStack with LOCALSTACK_AUTH_TOKEN, ministack without), else ministack as a process.
+# With AWS_ENDPOINT_URL, or DUELINE_STORE and DUELINE_QUEUE, nothing is started and the tables are made there.
+set -euo pipefail
+# shellcheck source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+# A container may have to be fetched by now, but not its first start.
+start_max_s=120
+
+start_container() {
+    local profile=ministack
+    [ -z "${LOCALSTACK_AUTH_TOKEN:-}" ] || profile=localstack
+    echo "starting $profile in Docker"
+    compose --profile "$profile" up --detach --wait || fail "docker compose failed to start $profile"
+}
+
+start_process() {
+    echo "starting ministack without Docker"
+    "$here/engines.sh" --prepare ministack
+    mkdir -p "$state"
+    # Its own session: it outlives this script and its terminal.
+    local own=setsid
+    command -v setsid > /dev/null || own=nohup
+    "$own" "$here/engines.sh" ministack "$port" < /dev/null > "$state/ministack.log" 2>&1 &
+    echo $! > "$state/ministack.pid"
+    until_so "$start_max_s" answers_or_ended || true
+    if ! answers "$local_endpoint"; then
+        tail -n 20 "$state/ministack.log" >&2
+        fail "ministack does not answer at $local_endpoint"
+    fi
+}
+
+answers_or_ended() {
+    answers "$local_endpoint" || ! kill -0 "$(cat "$state/ministack.pid")" 2> /dev/null
+}
+
+start() {
+    need curl "install curl"
+    if answers "$local_endpoint"; then
+        echo "something answers at $local_endpoint already: using it"
+    elif has_docker; then
+        start_container
+    else
+        start_process
+    fi
+    until_so "$start_max_s" answers "$local_endpoint" || fail "nothing answers at $local_endpoint"
+}
+
+[ -n "${AWS_ENDPOINT_URL:-}${DUELINE_STORE:-}${DUELINE_QUEUE:-}" ] || start
+choose_backends
+find_programs
+"$DUELINE" setup --store "$store" --queue "$queue"
+cat << END
+
+store  $store
+queue  $queue
+next   localstack/fleet.sh, and in another terminal localstack/smoke.sh
+end    localstack/down.sh
+END

@@ -1,0 +1,208 @@
+//! Client configurations.
+
+use std::time::Duration;
+
+use aws_config::{
+    BehaviorVersion, ConfigLoader, Region, retry::RetryConfig, timeout::TimeoutConfig,
+};
+use aws_credential_types::{Credentials, provider::ProvideCredentials};
+use aws_smithy_http_client::{
+    Builder,
+    tls::{Provider, rustls_provider::CryptoMode},
+};
+use aws_types::SdkConfig;
+
+/// Longest time to look for credentials: the metadata service of a host answers at once or not at all.
+const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
+/// Tries of one call by the SDK itself, the first included. More are the caller's business.
+const TRIES_MAX: u32 = 3;
+
+/// A service of AWS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Keeps tasks.
+    DynamoDb,
+    /// Carries messages.
+    Sqs,
+}
+
+impl Service {
+    /// The name in texts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DynamoDb => "DynamoDB",
+            Self::Sqs => "SQS",
+        }
+    }
+}
+
+/// What is set explicitly; the rest comes from the usual AWS variables and profiles.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AwsSettings {
+    /// Region.
+    pub region: Option<String>,
+    /// Endpoint instead of the region's own, such as a local engine's.
+    pub endpoint: Option<String>,
+    /// Profile in the AWS files.
+    pub profile: Option<String>,
+    /// Access key and secret key.
+    pub keys: Option<(String, String)>,
+    /// Longest time for one try of a call, the answer included. A long poll gets its wait on top.
+    pub timeout: Duration,
+    /// Longest time to connect.
+    pub connect_timeout: Duration,
+}
+
+/// The secret key is left out.
+impl std::fmt::Debug for AwsSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwsSettings")
+            .field("region", &self.region)
+            .field("endpoint", &self.endpoint)
+            .field("profile", &self.profile)
+            .field("has_keys", &self.keys.is_some())
+            .field("timeout", &self.timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish()
+    }
+}
+
+impl Default for AwsSettings {
+    /// Nothing explicit; five seconds for a try, two to connect.
+    fn default() -> Self {
+        Self {
+            region: None,
+            endpoint: None,
+            profile: None,
+            keys: None,
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why no client can be made. Each text names what is missing and how to give it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// No region.
+    #[error("no AWS region for {0}: set AWS_REGION, or 'region' in the URI")]
+    NoRegion(&'static str),
+    /// No credentials.
+    #[error(
+        "no AWS credentials for {service}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role ({why})"
+    )]
+    NoCredentials {
+        /// Of which service.
+        service: &'static str,
+        /// What the search for them said.
+        why: String,
+    },
+    /// The endpoint is no URL.
+    #[error("'{0}' is not an endpoint; write http://HOST:PORT or https://HOST")]
+    Endpoint(String),
+}
+
+/// Makes the configuration of a client, and checks that it has a region and credentials.
+pub async fn connect(service: Service, settings: &AwsSettings) -> Result<SdkConfig, SetupError> {
+    let endpoint = settings.endpoint.as_deref();
+    if let Some(bad) = endpoint.filter(|url| !is_endpoint(url)) {
+        return Err(SetupError::Endpoint(bad.to_owned()));
+    }
+    let config = loader(settings).load().await;
+    if config.region().is_none() {
+        return Err(SetupError::NoRegion(service.name()));
+    }
+    let missing = |why: String| SetupError::NoCredentials {
+        service: service.name(),
+        why,
+    };
+    let provider = config
+        .credentials_provider()
+        .ok_or_else(|| missing("none configured".into()))?;
+    match tokio::time::timeout(CREDENTIALS_WAIT, provider.provide_credentials()).await {
+        Ok(Ok(_)) => Ok(config),
+        Ok(Err(error)) => Err(missing(innermost(&error))),
+        Err(_) => Err(missing("no answer in time".into())),
+    }
+}
+
+fn loader(settings: &AwsSettings) -> ConfigLoader {
+    let tls = Provider::Rustls(CryptoMode::Ring);
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(settings.connect_timeout)
+        .operation_attempt_timeout(settings.timeout)
+        .build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(Builder::new().tls_provider(tls).build_https())
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard().with_max_attempts(TRIES_MAX));
+    if let Some(region) = &settings.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(endpoint) = &settings.endpoint {
+        loader = loader.endpoint_url(endpoint.clone());
+    }
+    if let Some(profile) = &settings.profile {
+        loader = loader.profile_name(profile.clone());
+    }
+    if let Some((access, secret)) = &settings.keys {
+        let keys = Credentials::new(access.clone(), secret.clone(), None, None, "settings");
+        loader = loader.credentials_provider(keys);
+    }
+    loader
+}
+
+fn is_endpoint(url: &str) -> bool {
+    let rest = url
+        .strip_prefix("http://")
+        .or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))
+}
+
+/// The last cause, which is the one that says something.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> AwsSettings {
+        AwsSettings {
+            region: Some("eu-central-1".into()),
+            keys: Some(("key".into(), "very secret".into())),
+            ..AwsSettings::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn explicit_settings_are_enough() {
+        let config = connect(Service::DynamoDb, &settings()).await;
+        let config = config.expect("a configuration");
+        assert_eq!(config.region().map(AsRef::as_ref), Some("eu-central-1"));
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_must_be_a_url() {
+        for bad in ["localhost:4566", "http://", "ftp://x", "http://a b"] {
+            let endpoint = Some(bad.to_owned());
+            let settings = AwsSettings {
+                endpoint,
+                ..settings()
+            };
+            let error = connect(Service::Sqs, &settings).await.map(|_| ());
+            assert_eq!(error, Err(SetupError::Endpoint(bad.into())));
+        }
+    }
+
+    #[test]
+    fn the_secret_is_not_shown() {
+        let shown = format!("{:?}", settings());
+        assert!(!shown.contains("very secret"), "{shown}");
+    }
+}

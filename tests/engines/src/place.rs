@@ -1,0 +1,34 @@
+//! Where things are.
+
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies two folders deep")
+}
+
+/// What engines are made of: `engines` in the build folder that this test comes from.
+pub(crate) fn engines() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    // cargo marks its build folder, wherever it was told to have it.
+    let target = test
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    target.map_or_else(
+        || root().join("target/engines"),
+        |target| target.join("engines"),
+    )
+}
+
+/// The package of the dynoxide program.
+pub(crate) fn dynoxide_package() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("dynoxide")
+}
+
+/// The script that starts the other engines.
+pub(crate) fn script() -> PathBuf {
+    root().join("localstack/engines.sh")
+}
