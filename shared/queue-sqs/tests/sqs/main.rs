@@ -1,0 +1,11 @@
+//! The queue over the wire: on an engine of the SQS API, and on a stub that answers what engines never do.
+
+mod admin;
+mod conformance;
+mod costs;
+mod failures;
+mod lifetime;
+mod packing;
+mod strays;
+mod stub;
+mod support;

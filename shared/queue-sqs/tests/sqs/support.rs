@@ -1,0 +1,107 @@
+//! Queues on an engine, for tests.
+
+use std::{sync::Arc, time::Duration};
+
+use aws_sdk_sqs::Client;
+use dueline_aws::{AwsSettings, Meter, Service, connect};
+use dueline_domain::{JobName, TaskRef};
+use dueline_ports::{Delivery, Receipt, TaskQueue, conformance::queue::message};
+use dueline_queue_sqs::{SqsOptions, SqsQueue};
+use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY, unique};
+use tokio::time::{Instant, sleep};
+
+/// Long enough that a slow machine does not lose a message to it.
+pub(crate) const VISIBILITY: Duration = Duration::from_secs(6);
+/// What should happen soon has happened by then.
+pub(crate) const SOON: Duration = Duration::from_secs(5);
+
+pub(crate) async fn settings() -> AwsSettings {
+    settings_at(dueline_tests_engines::sqs().await.url)
+}
+
+/// Of whatever answers at this address.
+pub(crate) fn settings_at(url: String) -> AwsSettings {
+    AwsSettings {
+        region: Some(REGION.to_owned()),
+        endpoint: Some(url),
+        keys: Some((ACCESS_KEY.to_owned(), SECRET_KEY.to_owned())),
+        ..AwsSettings::default()
+    }
+}
+
+/// Options with a prefix of their own.
+pub(crate) async fn options() -> SqsOptions {
+    SqsOptions {
+        prefix: unique("t"),
+        aws: settings().await,
+        visibility_timeout: VISIBILITY,
+        priority_queues: false,
+    }
+}
+
+pub(crate) async fn open(options: SqsOptions) -> (Arc<SqsQueue>, Meter) {
+    let meter = Meter::default();
+    let queue = SqsQueue::open(options, meter.clone()).await;
+    (queue.expect("the queue opens"), meter)
+}
+
+/// A queue for the job `mail`, and the meter of what it costs.
+pub(crate) async fn mail() -> (Arc<SqsQueue>, Meter) {
+    let (queue, meter) = open(options().await).await;
+    queue.ensure(&job("mail")).await.expect("the queue is made");
+    (queue, meter)
+}
+
+/// A client of its own, for what our queue never does.
+pub(crate) async fn client() -> Client {
+    let config = connect(Service::Sqs, &settings().await).await;
+    Client::new(&config.expect("a configuration"))
+}
+
+pub(crate) async fn url(client: &Client, name: &str) -> String {
+    let out = client.get_queue_url().queue_name(name).send().await;
+    let url = out.expect("the queue exists").queue_url;
+    url.expect("it has a URL")
+}
+
+pub(crate) fn job(name: &str) -> JobName {
+    JobName::parse(name).expect("a legal job name")
+}
+
+pub(crate) fn messages(job: &JobName, numbers: std::ops::Range<u64>) -> Vec<TaskRef> {
+    numbers.map(|n| message(job, n)).collect()
+}
+
+pub(crate) async fn send(queue: &SqsQueue, tasks: Vec<TaskRef>) {
+    for result in queue.send(tasks).await {
+        result.expect("the message is sent");
+    }
+}
+
+pub(crate) async fn receive(queue: &SqsQueue, max: usize) -> Vec<Delivery> {
+    let received = queue
+        .receive(&job("mail"), max, Duration::from_secs(1))
+        .await;
+    received.expect("receiving works")
+}
+
+pub(crate) fn receipts(deliveries: &[Delivery]) -> Vec<Receipt> {
+    deliveries.iter().map(|d| d.receipt.clone()).collect()
+}
+
+/// The numbers that [`message`] made tasks of, sorted.
+pub(crate) fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
+    let numbers = deliveries.iter().map(|d| d.task.token.get() - 1);
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Asks until the answer is yes; fails when that takes too long.
+pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let bound = Instant::now() + SOON;
+    while !is_so().await {
+        assert!(Instant::now() < bound, "{what}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
