@@ -1,0 +1,81 @@
+//! Beyond one table: independent cells.
+
+use serde::Serialize;
+
+use crate::{Load, Quotas, limits};
+
+/// A cell is planned to take at most this share of its first limit.
+const FILL: f64 = 0.7;
+
+/// How a load is spread over cells. A cell is a table with its own queue prefix and its own services; nothing is shared,
+/// so a cell that is ill makes only its own jobs ill.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CellPlan {
+    /// Cells.
+    pub cells: u32,
+    /// Tasks a second of one cell in the busiest second, when jobs spread evenly.
+    pub tasks_per_s: f64,
+    /// Tasks a second that one cell is planned to take.
+    pub tasks_per_s_max: f64,
+    /// What bounds a cell.
+    pub bound: &'static str,
+    /// Whether the busiest job fits into one cell. When it does not, it must become several jobs: a job lives in one cell.
+    pub busiest_job_fits: bool,
+}
+
+/// How many cells a load needs. Slots and shards are a matter of setup, so only what belongs to a whole table counts,
+/// and the quota of one job within it.
+pub fn cells(load: &Load, quotas: &Quotas) -> CellPlan {
+    let spread = Load {
+        slots: limits::SLOTS_MAX,
+        shards: None,
+        ..load.clone()
+    };
+    // A cell has the jobs of its share, so the share of a job within it grows as cells are added: bounds of one job are
+    // judged apart.
+    let of_table = limits::limits(&spread, quotas)
+        .into_iter()
+        .filter(|limit| limit.name.contains("units"))
+        .min_by(|a, b| a.at_tasks_per_s.total_cmp(&b.at_tasks_per_s));
+    let (bound, at) = of_table.map_or(("nothing", f64::INFINITY), |limit| {
+        (limit.name, limit.at_tasks_per_s)
+    });
+    let max = at * FILL;
+    let cells = ((load.peak_tasks_per_s() / max).ceil() as u32).max(1);
+    let busiest = load.peak_tasks_per_s() * load.busiest_job();
+    let alone = Load {
+        jobs: 1,
+        busiest_job: None,
+        ..spread
+    };
+    let of_job = limits::limits(&alone, quotas)
+        .first()
+        .map_or(f64::INFINITY, |limit| limit.at_tasks_per_s);
+    CellPlan {
+        cells,
+        tasks_per_s: load.peak_tasks_per_s() / f64::from(cells),
+        tasks_per_s_max: max,
+        bound,
+        busiest_job_fits: busiest <= of_job * FILL,
+    }
+}
+
+/// The cell of a job among `cells`, by rendezvous hashing: everybody who knows the names of the cells finds the same one,
+/// and a new cell takes over only its own share, from all others alike. `None` without cells.
+pub fn cell_of<'a>(job: &str, cells: &[&'a str]) -> Option<&'a str> {
+    cells
+        .iter()
+        .copied()
+        .max_by_key(|cell| (weight(job, cell), *cell))
+}
+
+/// FNV-1a over both names, then mixed so that names which differ in one letter are far apart.
+fn weight(job: &str, cell: &str) -> u64 {
+    let bytes = job.bytes().chain([0]).chain(cell.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}

@@ -1,0 +1,32 @@
+//! What AWS asks for a unit.
+
+use serde::{Deserialize, Serialize};
+
+/// List prices in US dollars; the default is us-east-1, on demand, of 2026. Look at your own bill before relying on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prices {
+    /// A million DynamoDB write request units, on demand (half of what it was before November 2024).
+    pub million_wru: f64,
+    /// A million DynamoDB read request units, on demand.
+    pub million_rru: f64,
+    /// A million SQS requests, standard queues, up to 100 thousand million a month. The cheaper tiers above are left
+    /// out, and so is the first million of a month, which is free.
+    pub million_sqs_requests: f64,
+    /// A gigabyte in a DynamoDB table for a month, standard class.
+    pub gb_month: f64,
+    /// A gigabyte of continuous backup (point in time recovery) for a month.
+    pub backup_gb_month: f64,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self {
+            million_wru: 0.625,
+            million_rru: 0.125,
+            million_sqs_requests: 0.40,
+            gb_month: 0.25,
+            backup_gb_month: 0.20,
+        }
+    }
+}
