@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+
+mod apply;
+mod attr;
+mod cache;
+mod calls;
+mod create;
+mod due;
+mod error;
+mod hint;
+mod jobs;
+mod keyed;
+mod layout;
+mod list;
+mod load;
+mod open;
+mod parts;
+mod prune;
+mod row;
+mod runs;
+pub mod schema;
+pub mod setup;
+mod stats;
+mod store;
+#[cfg(test)]
+mod tests;
+mod unfinished;
+mod workers;
+
+pub use open::{DynamoOptions, OpenError};
+pub use store::DynamoStore;

@@ -1,0 +1,237 @@
+//! Carrying out a plan, and removing a table.
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::BuildError,
+    types::{
+        AttributeDefinition, BillingMode, CreateGlobalSecondaryIndexAction, GlobalSecondaryIndex,
+        GlobalSecondaryIndexUpdate, KeySchemaElement, KeyType, PointInTimeRecoverySpecification,
+        Projection, ProjectionType, ScalarAttributeType as Kind, TimeToLiveSpecification,
+    },
+};
+use dueline_aws::{Class, Failure, classify};
+use tokio::time::{Duration, Instant, sleep};
+
+use super::{
+    Found, Step,
+    inspect::{APP, SLOTS, VERSION},
+    inspect_at,
+};
+use crate::{
+    attr::{num, text},
+    calls::Key,
+    open::{self, OpenError},
+    schema,
+};
+
+/// Longest wait for a table or an index. An index over an existing large table takes its time.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Carries out the steps of a plan. What was done before is not an error, so it can be run again and again.
+pub async fn carry_out(client: &Client, table: &str, steps: &[Step]) -> Result<(), OpenError> {
+    let place = open::place(client, None);
+    let failed = |failure: Failure, action| OpenError::of(failure, action, table, &place);
+    for step in steps {
+        match step {
+            Step::CreateTable => create(client, table)
+                .await
+                .map_err(|e| failed(e, "CreateTable"))?,
+            Step::Wait => wait_until_active(client, table, &place).await?,
+            Step::AddIndex => add_index(client, table)
+                .await
+                .map_err(|e| failed(e, "UpdateTable"))?,
+            Step::EnableExpiry => {
+                let done = enable_expiry(client, table).await;
+                done.map_err(|failure| failed(failure, "UpdateTimeToLive"))?;
+            }
+            // An engine that has none of this is a local one; a table without it works.
+            Step::EnableBackups => {
+                if let Err(failure) = enable_backups(client, table).await {
+                    if failure.class != Class::Invalid {
+                        return Err(failed(failure, "UpdateContinuousBackups"));
+                    }
+                    tracing::warn!(table, why = %failure.message, "point-in-time recovery is not to be had here");
+                }
+            }
+            Step::WriteMeta { slots } => {
+                let done = write_meta(client, table, *slots).await;
+                done.map_err(|failure| failed(failure, "PutItem"))?;
+            }
+            Step::Drift(what) => tracing::warn!(table, "left as it is: {what}"),
+            Step::Foreign(why) => {
+                let (action, why) = ("setup", why.clone());
+                return Err(OpenError::Refused { action, why });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a table with everything in it, and waits until it is gone. One that is not there is fine.
+pub async fn remove(client: &Client, table: &str) -> Result<(), OpenError> {
+    let place = open::place(client, None);
+    let sent = Box::pin(client.delete_table().table_name(table).send()).await;
+    if let Err(failed) = sent {
+        let failure = classify(&failed);
+        match failure.class {
+            Class::Missing => return Ok(()),
+            // It is being deleted already.
+            Class::InUse => {}
+            _ => return Err(OpenError::of(failure, "DeleteTable", table, &place)),
+        }
+    }
+    let until = Instant::now() + WAIT_MAX;
+    while Instant::now() < until {
+        if inspect_at(client, table, &place).await?.table.is_none() {
+            return Ok(());
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    let (table, status) = (table.to_owned(), "deleting".to_owned());
+    Err(OpenError::NotActive { table, status })
+}
+
+fn invalid(error: BuildError) -> Failure {
+    Failure {
+        class: Class::Invalid,
+        message: error.to_string().into(),
+    }
+}
+
+fn attribute(name: &str, kind: Kind) -> Result<AttributeDefinition, Failure> {
+    let attribute = AttributeDefinition::builder()
+        .attribute_name(name)
+        .attribute_type(kind);
+    attribute.build().map_err(invalid)
+}
+
+fn key(hash: &str, range: &str) -> Result<Vec<KeySchemaElement>, Failure> {
+    let element = |name: &str, kind| {
+        let element = KeySchemaElement::builder()
+            .attribute_name(name)
+            .key_type(kind);
+        element.build().map_err(invalid)
+    };
+    Ok(vec![
+        element(hash, KeyType::Hash)?,
+        element(range, KeyType::Range)?,
+    ])
+}
+
+fn keys_only() -> Projection {
+    Projection::builder()
+        .projection_type(ProjectionType::KeysOnly)
+        .build()
+}
+
+async fn create(client: &Client, table: &str) -> Result<(), Failure> {
+    let index = GlobalSecondaryIndex::builder()
+        .index_name(schema::DUE_INDEX)
+        .set_key_schema(Some(key(schema::DUE_KEY, schema::DUE_HINT)?))
+        .projection(keys_only());
+    let call = client
+        .create_table()
+        .table_name(table)
+        .attribute_definitions(attribute(schema::PK, Kind::S)?)
+        .attribute_definitions(attribute(schema::SK, Kind::B)?)
+        .attribute_definitions(attribute(schema::DUE_KEY, Kind::S)?)
+        .attribute_definitions(attribute(schema::DUE_HINT, Kind::N)?)
+        .set_key_schema(Some(key(schema::PK, schema::SK)?))
+        .global_secondary_indexes(index.build().map_err(invalid)?)
+        .billing_mode(BillingMode::PayPerRequest);
+    match Box::pin(call.send()).await {
+        Ok(_) => Ok(()),
+        Err(failed) => match classify(&failed) {
+            // Somebody was faster; the wait that follows is for both.
+            failure if failure.class == Class::InUse => Ok(()),
+            failure => Err(failure),
+        },
+    }
+}
+
+async fn add_index(client: &Client, table: &str) -> Result<(), Failure> {
+    let index = CreateGlobalSecondaryIndexAction::builder()
+        .index_name(schema::DUE_INDEX)
+        .set_key_schema(Some(key(schema::DUE_KEY, schema::DUE_HINT)?))
+        .projection(keys_only());
+    let update = GlobalSecondaryIndexUpdate::builder();
+    let call = client
+        .update_table()
+        .table_name(table)
+        .attribute_definitions(attribute(schema::DUE_KEY, Kind::S)?)
+        .attribute_definitions(attribute(schema::DUE_HINT, Kind::N)?)
+        .global_secondary_index_updates(update.create(index.build().map_err(invalid)?).build());
+    match Box::pin(call.send()).await {
+        Ok(_) => Ok(()),
+        Err(failed) => Err(classify(&failed)),
+    }
+}
+
+async fn wait_until_active(client: &Client, table: &str, place: &str) -> Result<(), OpenError> {
+    let until = Instant::now() + WAIT_MAX;
+    let mut status = "missing".to_owned();
+    while Instant::now() < until {
+        let Found { table: found, .. } = inspect_at(client, table, place).await?;
+        if let Some(found) = found {
+            let index = found.index.as_ref().map(|index| index.status.as_str());
+            if found.status == "ACTIVE" && index == Some("ACTIVE") {
+                return Ok(());
+            }
+            status = found.status.to_lowercase();
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    let table = table.to_owned();
+    Err(OpenError::NotActive { table, status })
+}
+
+async fn enable_expiry(client: &Client, table: &str) -> Result<(), Failure> {
+    let expiry = TimeToLiveSpecification::builder()
+        .enabled(true)
+        .attribute_name(schema::TTL);
+    let call = client
+        .update_time_to_live()
+        .table_name(table)
+        .time_to_live_specification(expiry.build().map_err(invalid)?);
+    match Box::pin(call.send()).await {
+        Ok(_) => Ok(()),
+        Err(failed) => match classify(&failed) {
+            failure if failure.message.contains("already enabled") => Ok(()),
+            failure => Err(failure),
+        },
+    }
+}
+
+async fn enable_backups(client: &Client, table: &str) -> Result<(), Failure> {
+    let recovery = PointInTimeRecoverySpecification::builder().point_in_time_recovery_enabled(true);
+    let call = client
+        .update_continuous_backups()
+        .table_name(table)
+        .point_in_time_recovery_specification(recovery.build().map_err(invalid)?);
+    match Box::pin(call.send()).await {
+        Ok(_) => Ok(()),
+        Err(failed) => Err(classify(&failed)),
+    }
+}
+
+/// The first one who says it is right: a table never changes its slots.
+async fn write_meta(client: &Client, table: &str, slots: u16) -> Result<(), Failure> {
+    let mut item = Key::new(schema::META, schema::META_SCHEMA).item();
+    item.insert(APP.into(), text(schema::APP));
+    item.insert(VERSION.into(), num(i64::from(schema::VERSION)));
+    item.insert(SLOTS.into(), num(i64::from(slots)));
+    let call = client
+        .put_item()
+        .table_name(table)
+        .set_item(Some(item))
+        .condition_expression("attribute_not_exists(#pk)")
+        .expression_attribute_names("#pk", schema::PK);
+    match Box::pin(call.send()).await {
+        Ok(_) => Ok(()),
+        Err(failed) => match classify(&failed) {
+            failure if failure.class == Class::ConditionFailed => Ok(()),
+            failure => Err(failure),
+        },
+    }
+}

@@ -1,0 +1,238 @@
+//! What a table is.
+
+use aws_sdk_dynamodb::{
+    Client,
+    types::{
+        ContinuousBackupsStatus, KeySchemaElement, KeyType, PointInTimeRecoveryStatus,
+        TableDescription, TimeToLiveStatus,
+    },
+};
+use dueline_aws::{Class, classify};
+
+use crate::{
+    attr::{get_num, get_text},
+    calls::Key,
+    open::{self, OpenError},
+    schema,
+};
+
+/// Everything that matters about a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// The table, if it exists.
+    pub table: Option<Shape>,
+    /// Whether items expire by [`schema::TTL`]; `None` when that cannot be told.
+    pub ttl: Option<bool>,
+    /// Whether the table can be put back to any second of the last weeks; `None` when that cannot be told.
+    pub backups: Option<bool>,
+    /// What the table says about itself.
+    pub meta: Option<Meta>,
+}
+
+/// The description of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Its state, in DynamoDB's word.
+    pub status: String,
+    /// Its key, such as `pk (S), sk (B)`.
+    pub key: String,
+    /// The due index.
+    pub index: Option<Index>,
+    /// Whether it is paid by request; otherwise capacity is provisioned.
+    pub on_demand: bool,
+    /// Items, as of some hours ago.
+    pub items: i64,
+    /// Bytes, as of some hours ago.
+    pub bytes: i64,
+    /// Whether the table is protected against deletion.
+    pub is_protected: bool,
+}
+
+/// The description of an index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// Its state, in DynamoDB's word.
+    pub status: String,
+    /// Its key.
+    pub key: String,
+    /// What it carries, in DynamoDB's word.
+    pub projection: String,
+}
+
+/// The meta item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The program it belongs to.
+    pub app: String,
+    /// The version of its layout.
+    pub version: i64,
+    /// Partitions of each job.
+    pub slots: u16,
+}
+
+/// Name of the program in the meta item.
+pub(super) const APP: &str = "app";
+/// Version of the layout in the meta item.
+pub(super) const VERSION: &str = "v";
+/// Slots in the meta item.
+pub(super) const SLOTS: &str = "slots";
+
+impl Shape {
+    /// Whether calls work.
+    pub fn is_active(&self) -> bool {
+        matches!(self.status.as_str(), "ACTIVE" | "UPDATING")
+    }
+
+    /// Whether the key is that of a dueline store.
+    pub fn has_our_key(&self) -> bool {
+        self.key == format!("{} (S), {} (B)", schema::PK, schema::SK)
+    }
+
+    /// What is wrong with the due index, in words; `None` if nothing is.
+    pub fn index_flaw(&self) -> Option<String> {
+        let Some(index) = &self.index else {
+            return Some(String::new());
+        };
+        if index.key != format!("{} (S), {} (N)", schema::DUE_KEY, schema::DUE_HINT) {
+            return Some(format!(" with the right key (its key is {})", index.key));
+        }
+        if !matches!(index.status.as_str(), "ACTIVE" | "UPDATING") {
+            return Some(format!(" yet (it is {})", index.status.to_lowercase()));
+        }
+        None
+    }
+}
+
+/// Describes a table. That there is none is no error.
+pub async fn inspect(client: &Client, table: &str) -> Result<Found, OpenError> {
+    inspect_at(client, table, &open::place(client, None)).await
+}
+
+pub(crate) async fn inspect_at(
+    client: &Client,
+    table: &str,
+    place: &str,
+) -> Result<Found, OpenError> {
+    let described = Box::pin(client.describe_table().table_name(table).send()).await;
+    let description = match described {
+        Ok(answer) => answer.table,
+        Err(failed) => {
+            let failure = classify(&failed);
+            if failure.class == Class::Missing {
+                return Ok(Found::default());
+            }
+            return Err(OpenError::of(failure, "DescribeTable", table, place));
+        }
+    };
+    let Some(description) = description else {
+        return Ok(Found::default());
+    };
+    let shape = shape(&description);
+    let mut found = Found {
+        ttl: ttl(client, table).await,
+        backups: backups(client, table).await,
+        ..Found::default()
+    };
+    if shape.has_our_key() && shape.is_active() {
+        found.meta = meta(client, table, place).await?;
+    }
+    found.table = Some(shape);
+    Ok(found)
+}
+
+fn shape(table: &TableDescription) -> Shape {
+    let kind = |name: &str| {
+        let mut attributes = table.attribute_definitions().iter();
+        let found = attributes.find(|attribute| attribute.attribute_name() == name);
+        found
+            .map_or("?", |attribute| attribute.attribute_type().as_str())
+            .to_owned()
+    };
+    let key = |schema: &[KeySchemaElement]| {
+        let mut schema: Vec<_> = schema.iter().collect();
+        schema.sort_by_key(|element| *element.key_type() != KeyType::Hash);
+        let names = schema.iter().map(|element| {
+            let name = element.attribute_name();
+            format!("{name} ({})", kind(name))
+        });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let mut indexes = table.global_secondary_indexes().iter();
+    let index = indexes.find(|index| index.index_name() == Some(schema::DUE_INDEX));
+    let billing = table
+        .billing_mode_summary()
+        .and_then(|billing| billing.billing_mode());
+    Shape {
+        status: table
+            .table_status()
+            .map_or("unknown", |status| status.as_str())
+            .to_owned(),
+        key: key(table.key_schema()),
+        index: index.map(|index| Index {
+            status: index
+                .index_status()
+                .map_or("unknown", |status| status.as_str())
+                .to_owned(),
+            key: key(index.key_schema()),
+            projection: index
+                .projection()
+                .and_then(|projection| projection.projection_type())
+                .map_or("unknown", |kind| kind.as_str())
+                .to_owned(),
+        }),
+        on_demand: billing.is_some_and(|mode| mode.as_str() == "PAY_PER_REQUEST"),
+        items: table.item_count().unwrap_or_default(),
+        bytes: table.table_size_bytes().unwrap_or_default(),
+        is_protected: table.deletion_protection_enabled().unwrap_or_default(),
+    }
+}
+
+/// Not every engine, and not every role, tells this.
+async fn ttl(client: &Client, table: &str) -> Option<bool> {
+    let answer = Box::pin(client.describe_time_to_live().table_name(table).send())
+        .await
+        .ok()?;
+    let ttl = answer.time_to_live_description()?;
+    let on = matches!(
+        ttl.time_to_live_status()?,
+        TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling
+    );
+    Some(on && ttl.attribute_name() == Some(schema::TTL))
+}
+
+async fn backups(client: &Client, table: &str) -> Option<bool> {
+    let call = client.describe_continuous_backups().table_name(table);
+    let answer = Box::pin(call.send()).await.ok()?;
+    let backups = answer.continuous_backups_description()?;
+    if *backups.continuous_backups_status() != ContinuousBackupsStatus::Enabled {
+        return Some(false);
+    }
+    let to_a_second = backups.point_in_time_recovery_description()?;
+    Some(*to_a_second.point_in_time_recovery_status()? == PointInTimeRecoveryStatus::Enabled)
+}
+
+async fn meta(client: &Client, table: &str, place: &str) -> Result<Option<Meta>, OpenError> {
+    let key = Key::new(schema::META, schema::META_SCHEMA);
+    let call = client
+        .get_item()
+        .table_name(table)
+        .set_key(Some(key.item()));
+    let answer = match Box::pin(call.consistent_read(true).send()).await {
+        Ok(answer) => answer,
+        Err(failed) => return Err(OpenError::of(classify(&failed), "GetItem", table, place)),
+    };
+    Ok(answer.item.map(|item| Meta {
+        app: get_text(&item, APP)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+            .to_owned(),
+        version: get_num(&item, VERSION).ok().flatten().unwrap_or_default(),
+        slots: get_num(&item, SLOTS)
+            .ok()
+            .flatten()
+            .and_then(|slots| u16::try_from(slots).ok())
+            .unwrap_or(1)
+            .clamp(1, schema::SLOTS_MAX),
+    }))
+}

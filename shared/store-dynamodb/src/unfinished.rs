@@ -1,0 +1,134 @@
+//! All unfinished tasks: ready and owned ones. The index has them all.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use dueline_domain::{JobName, TaskId, TaskRef, WorkerId};
+use dueline_ports::{OwnedTask, StoreError};
+
+use crate::{
+    attr::{Item, get_bytes, get_num, get_text},
+    calls::{Ask, For, Key},
+    jobs::Entry,
+    parts,
+    row::{self, Letter, Parts, Row},
+    schema,
+    store::Inner,
+};
+
+/// Most tasks of one job that are gone through.
+const TASKS_MAX: usize = 50_000;
+/// Tasks fetched at once.
+const PIECE: usize = 1_000;
+
+impl Inner {
+    pub(crate) async fn ready(
+        &self,
+        job: &JobName,
+        limit: usize,
+    ) -> Result<Vec<TaskRef>, StoreError> {
+        let jobs = self.jobs(false).await?;
+        let Some(entry) = jobs.get(job) else {
+            return Ok(Vec::new());
+        };
+        let mut ready = BTreeMap::new();
+        let keep = |row: Row, place: i64| {
+            if let Some(message) = row.task.message() {
+                let submitted = (row.task.created_at, place, message.id);
+                let order = (Reverse(message.priority), message.due_at, submitted);
+                ready.insert(order, message);
+                if ready.len() > limit {
+                    ready.pop_last();
+                }
+            }
+        };
+        self.each_unfinished(For::job(job.as_str(), "ready"), entry, keep)
+            .await?;
+        Ok(ready.into_values().collect())
+    }
+
+    pub(crate) async fn owned(
+        &self,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        let jobs = self.jobs(false).await?;
+        let mut owned = Vec::new();
+        for entry in jobs.iter() {
+            let job = &entry.home.job;
+            let keep = |row: Row, _| {
+                let task = row.task;
+                let (Some(lease), Some(token)) = (task.lease(), task.state.token()) else {
+                    return;
+                };
+                if worker.is_none_or(|worker| *worker == lease.worker) {
+                    owned.push(OwnedTask {
+                        job: job.clone(),
+                        id: task.id,
+                        kind: task.kind(),
+                        token,
+                        worker: lease.worker.clone(),
+                    });
+                }
+            };
+            self.each_unfinished(For::job(job.as_str(), "owned"), entry, keep)
+                .await?;
+        }
+        Ok(owned)
+    }
+
+    /// Goes through the unfinished tasks of a job. Their bodies may be empty.
+    async fn each_unfinished(
+        &self,
+        of: For<'_>,
+        entry: &Entry,
+        mut keep: impl FnMut(Row, i64) + Send,
+    ) -> Result<(), StoreError> {
+        let home = &entry.home;
+        let mut keys = Vec::new();
+        for shard in 0..entry.shards {
+            let partition = home.due(shard);
+            let ask = Ask {
+                partition: &partition,
+                due: true,
+                only: &[schema::PK, schema::SK],
+                ..Ask::default()
+            };
+            let left = TASKS_MAX.saturating_sub(keys.len());
+            let entries = self.table.query_all(of, ask, left).await?;
+            keys.extend(entries.iter().filter_map(key_of));
+        }
+        keys.truncate(TASKS_MAX);
+        for keys in keys.chunks(PIECE) {
+            for item in self.table.get_many(of, keys, &[], true).await? {
+                let Some(id) = key_of(&item).and_then(|key| <[u8; 16]>::try_from(key.sk).ok())
+                else {
+                    continue;
+                };
+                let id = TaskId::from_bytes(id);
+                let mut at_hand = Parts::new();
+                let mut extras = row::refs(&item);
+                extras.retain(|part| part.letter == Letter::Extras);
+                parts::fetch(
+                    &self.table,
+                    of,
+                    &home.of(&id),
+                    &id,
+                    &extras,
+                    &mut at_hand,
+                    true,
+                )
+                .await?;
+                let place = get_num(&item, row::name::PLACE).ok().flatten().unwrap_or(0);
+                match row::read(&home.job, id, item, &at_hand, true) {
+                    Ok(row) => keep(row, place),
+                    Err(bad) => drop(self.corrupt(of, &id, bad)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn key_of(item: &Item) -> Option<Key> {
+    let partition = get_text(item, schema::PK).ok()??;
+    Some(Key::new(partition, get_bytes(item, schema::SK).ok()??))
+}

@@ -1,0 +1,13 @@
+//! The store on DynamoDB passes the suite of its seam.
+
+mod kit;
+
+use std::sync::Arc;
+
+use dueline_ports::Store;
+
+async fn fresh() -> (Arc<dyn Store>, ()) {
+    (kit::fresh().await, ())
+}
+
+dueline_ports::store_conformance!(fresh);

@@ -1,0 +1,301 @@
+//! Several processes on one table, and programs of different age.
+
+mod kit;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use dueline_domain::{Extras, Job, NewTask, Policy, StateKind};
+use dueline_ports::{JobStore as _, ListQuery, StoreError, TaskStore as _};
+use dueline_store_dynamodb::{DynamoOptions, DynamoStore};
+use kit::{Play, at, job};
+
+/// Two stores on one table, with definitions kept for as long as in production.
+async fn two() -> (Play, Play) {
+    let options = DynamoOptions {
+        definitions_ttl: Duration::from_millis(200),
+        ..kit::table(4).await
+    };
+    let one = Play::new(kit::open(&options).await).await;
+    let other = one.with(&kit::open(&options).await);
+    (one, other)
+}
+
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..200 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what} never happens");
+}
+
+#[tokio::test]
+async fn a_changed_definition_is_seen_by_all_processes_within_its_time() {
+    let (one, other) = two().await;
+    let name = job("mail").name;
+    assert!(!other.store.job(&name).await.unwrap().unwrap().paused);
+    one.store.pause_job(&name, true, at(1)).await.unwrap();
+    assert!(
+        one.store.job(&name).await.unwrap().unwrap().paused,
+        "at once where it was made"
+    );
+    let began = tokio::time::Instant::now();
+    until("the pause", async || {
+        other.store.job(&name).await.unwrap().unwrap().paused
+    })
+    .await;
+    assert!(began.elapsed() < Duration::from_millis(1_500));
+}
+
+#[tokio::test]
+async fn nothing_is_submitted_to_a_job_while_it_is_deleted_elsewhere() {
+    let (one, other) = two().await;
+    let name = job("mail").name;
+    other.store.job(&name).await.unwrap();
+    let deleting = {
+        let (store, name) = (one.store.clone(), name.clone());
+        async move { store.delete_job(&name).await }
+    };
+    let is_over = AtomicBool::new(false);
+    let deleting = async {
+        let deleted = deleting.await;
+        is_over.store(true, Ordering::SeqCst);
+        deleted
+    };
+    // As fast as they go, before, while and after it is looked for them.
+    let submitting = async {
+        let mut made = Vec::new();
+        while !is_over.load(Ordering::SeqCst) {
+            let order = other.order(other.task(10));
+            let created = other.store.create(at(0), vec![order]).await.remove(0);
+            made.extend(created.ok());
+        }
+        made
+    };
+    let (deleted, made) = tokio::join!(deleting, submitting);
+    // Those that came before everybody knew are counted, and keep the job.
+    match deleted {
+        Ok(()) => assert!(made.is_empty(), "{} tasks are lost", made.len()),
+        Err(StoreError::InUse { unfinished, .. }) => assert!(unfinished >= 1 && !made.is_empty()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_not_misled_by_what_another_process_did() {
+    let (one, other) = two().await;
+    let task = one.create(0, one.task(10)).await;
+    let claimed = one.run(1, &task).await;
+    // The other one takes it back and hands it on; the first one remembers it as its own.
+    let lost = other.trigger(60_000, &claimed).await;
+    assert_eq!(lost.kind(), StateKind::Enqueued);
+    let late = one
+        .send(
+            60_001,
+            one.command(
+                &claimed,
+                one.finish_event(&claimed, dueline_domain::Outcome::Success { result: None }),
+            ),
+        )
+        .await;
+    let refused = matches!(&late, Err(StoreError::Rejected(rejected)) if rejected.reason == dueline_domain::Reason::Lost);
+    assert!(refused, "{late:?}");
+    assert_eq!(one.get(&task).await, Some(lost));
+}
+
+#[tokio::test]
+async fn attributes_of_a_newer_program_survive_a_whole_life() {
+    let (one, _) = two().await;
+    let task = one.create(0, one.task(10)).await;
+    let client = kit::client().await;
+    let key = kit::key_of(&one, &task).await;
+    let call = client
+        .update_item()
+        .table_name(one.store.table())
+        .set_key(Some(key));
+    let call = call
+        .update_expression("SET newer = :v")
+        .expression_attribute_values(":v", AttributeValue::S("kept".into()));
+    call.send().await.unwrap();
+    let task = one.run(1, &task).await;
+    let task = one.fail(2, &task, "once").await;
+    let task = one.trigger(90_000, &task).await;
+    let task = one.run(90_001, &task).await;
+    let task = one.succeed(90_002, &task).await;
+    let item = kit::raw(&one, &task).await;
+    assert_eq!(item.get("newer"), Some(&AttributeValue::S("kept".into())));
+    assert_eq!(one.get(&task).await, Some(task));
+}
+
+#[tokio::test]
+async fn a_task_in_a_state_of_a_newer_program_stands_in_nobodys_way() {
+    let (one, other) = two().await;
+    let odd = one.create(0, one.task(10)).await;
+    let good = one.create(0, one.task(10)).await;
+    let client = kit::client().await;
+    let key = kit::key_of(&one, &odd).await;
+    let call = client
+        .update_item()
+        .table_name(one.store.table())
+        .set_key(Some(key));
+    let call = call
+        .update_expression("SET s = :v")
+        .expression_attribute_values(":v", AttributeValue::N("42".into()));
+    call.send().await.unwrap();
+    let read = other.store.get(&odd.job, &odd.id).await;
+    assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+    let due: Vec<_> = other
+        .due(900_000, 10)
+        .await
+        .tasks
+        .iter()
+        .map(|due| due.id)
+        .collect();
+    assert_eq!(due, [good.id]);
+    let listed = other
+        .store
+        .list(ListQuery::of(good.job.clone()))
+        .await
+        .unwrap();
+    assert_eq!(listed.tasks, std::slice::from_ref(&good));
+    assert_eq!(other.store.ready(&good.job, 10).await.unwrap().len(), 1);
+    other.run(900_001, &good).await;
+}
+
+#[tokio::test]
+async fn leftovers_are_found_by_the_pruner() {
+    let (one, _) = two().await;
+    let retention = Some(Duration::from_secs(10));
+    let policy = Policy {
+        retention,
+        ..Policy::default()
+    };
+    one.put(Job {
+        policy,
+        ..job("mail")
+    })
+    .await;
+    let keyed = |key: &str| {
+        let key = Some(key.into());
+        let extras = Some(Box::new(Extras {
+            key,
+            ..Extras::default()
+        }));
+        NewTask {
+            extras,
+            ..one.task(3_000)
+        }
+    };
+    // One finished, one that lives, one whose item expired while its key and its payload are left.
+    let done = one.create(0, keyed("done")).await;
+    let done = one.run(1, &done).await;
+    one.succeed(2, &done).await;
+    let alive = one.create(0, keyed("alive")).await;
+    let expired = one.create(0, keyed("expired")).await;
+    let client = kit::client().await;
+    let key = kit::key_of(&one, &expired).await;
+    client
+        .delete_item()
+        .table_name(one.store.table())
+        .set_key(Some(key))
+        .send()
+        .await
+        .unwrap();
+    let rows = async || {
+        let scan = client
+            .scan()
+            .table_name(one.store.table())
+            .send()
+            .await
+            .unwrap();
+        let mut parts = Vec::new();
+        for item in scan.items.unwrap() {
+            let AttributeValue::S(pk) = &item["pk"] else {
+                panic!("a text");
+            };
+            if pk.starts_with("t#") || pk.starts_with("k#") {
+                parts.push(pk[..2].to_owned());
+            }
+        }
+        parts.sort_unstable();
+        parts
+    };
+    assert_eq!(
+        rows().await.len(),
+        8,
+        "three keys, three payloads, two tasks"
+    );
+    let mut deleted = 0;
+    loop {
+        let pruned = one.store.prune(at(8_000_000), 1).await.unwrap();
+        deleted += pruned.deleted;
+        if !pruned.more {
+            break;
+        }
+    }
+    assert_eq!(deleted, 1);
+    assert_eq!(
+        rows().await,
+        ["k#", "t#", "t#"],
+        "what lives keeps everything"
+    );
+    assert_eq!(one.get(&alive).await.as_ref(), Some(&alive));
+    // The key is free again.
+    assert_eq!(
+        one.create(9, keyed("expired")).await.kind(),
+        StateKind::Enqueued
+    );
+}
+
+#[tokio::test]
+async fn what_a_deleted_job_leaves_goes_with_the_pruner() {
+    let (one, _) = two().await;
+    for _ in 0..30 {
+        let task = one.create(0, one.task(2_000)).await;
+        let task = one.run(1, &task).await;
+        one.succeed(2, &task).await;
+    }
+    one.store.delete_job(&job("mail").name).await.unwrap();
+    let client = kit::client().await;
+    let left = async || {
+        let scan = client
+            .scan()
+            .table_name(one.store.table())
+            .send()
+            .await
+            .unwrap();
+        let items = scan.items.unwrap();
+        items
+            .iter()
+            .filter(|item| item["pk"] != AttributeValue::S("meta".into()))
+            .count()
+    };
+    assert!(left().await > 60);
+    one.put(job("mail")).await;
+    let fresh = one.create(0, one.task(10)).await;
+    while one.store.prune(at(10), 7).await.unwrap().more {}
+    assert_eq!(left().await, 2, "the new job and its task");
+    assert_eq!(one.get(&fresh).await, Some(fresh));
+}
+
+#[tokio::test]
+async fn a_client_that_the_caller_has_is_enough() {
+    let options = kit::table(2).await;
+    let store = DynamoStore::from_client(
+        kit::client().await,
+        &options.table,
+        dueline_aws::Meter::default(),
+    )
+    .await;
+    let play = Play::new(Arc::new(store.expect("a store"))).await;
+    let task = play.create(0, play.task(10)).await;
+    assert_eq!(play.get(&task).await, Some(task));
+}
