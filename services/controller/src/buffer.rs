@@ -380,6 +380,7 @@ mod tests {
             weight_max,
             task_weight_max: 10,
             wait: Duration::ZERO,
+            start: false,
         }
     }
 

@@ -17,7 +17,7 @@ use dueline_ports::{Delivery, Receipt};
 use dueline_runtime::TaskGroup;
 use tokio::{
     sync::Notify,
-    time::{Instant, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,9 +25,10 @@ use crate::{
     Config, Deps,
     buffer::Buffer,
     dispatch::Waiting,
-    hand_out::{Handed, hand_out},
+    hand_out::{Handed, Taker, hand_out},
     interest::Interests,
-    pause::Pause,
+    pause::Pauses,
+    under_way::UnderWay,
 };
 
 /// Longest wait for work that is taken literally.
@@ -35,6 +36,8 @@ const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
 /// A question that wants something which was not served before waits at least this long for the first messages: the
 /// interest of a worker that never waits and asks but rarely would else be forgotten each time before they come.
 const FIRST_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(250);
+/// How long a worker that leaves waits for what is on its way to it. Shorter than it waits for its farewell.
+const LEAVE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Hands out work: buffered messages become claimed tasks of the worker that asks.
 pub struct Controller {
@@ -50,10 +53,12 @@ pub struct Controller {
     pub(crate) stopped: CancellationToken,
     /// Hand-outs under way.
     pub(crate) hand_outs: TaskGroup,
+    /// Those of runs that begin with their claim, by worker.
+    under_way: UnderWay,
     /// Questions that wait.
     pub(crate) waiting: Waiting,
-    /// Begins when nothing could be claimed.
-    pub(crate) pause: Arc<Pause>,
+    /// Begin when nothing could be claimed.
+    pub(crate) pauses: Pauses,
     /// The workers whose wishes have been looked at, as counted by [`Interests::arrivals`].
     adjusted_to: AtomicU64,
 }
@@ -71,8 +76,9 @@ impl Controller {
             room: Notify::new(),
             stopped: CancellationToken::new(),
             hand_outs: TaskGroup::new(),
+            under_way: UnderWay::default(),
             waiting: Waiting::default(),
-            pause: Arc::default(),
+            pauses: Pauses::default(),
             adjusted_to: AtomicU64::new(0),
         })
     }
@@ -143,7 +149,7 @@ impl Controller {
             } else {
                 times.ends_at.max(times.no_sooner)
             };
-            let pause_ends_at = self.pause.ends_at();
+            let pause_ends_at = self.pauses.all.ends_at();
             let popped = match pause_ends_at {
                 Some(_) => Vec::new(),
                 None => self.pop(ask),
@@ -217,8 +223,13 @@ impl Work for Controller {
             if deliveries.is_empty() {
                 return Ok(Vec::new());
             }
-            let worker = ask.worker.clone();
-            let answered = hand_out(&self.deps, &self.hand_outs, &self.pause, worker, deliveries);
+            let taker = Taker {
+                worker: ask.worker.clone(),
+                start: ask.start,
+                asked: now,
+                hand_out: ask.start.then(|| self.under_way.begin(&ask.worker)),
+            };
+            let answered = hand_out(&self.deps, &self.hand_outs, &self.pauses, taker, deliveries);
             let Ok(handed) = answered.await else {
                 let message = "the claim ended without an answer";
                 return Err(ApiError::new(ErrorKind::Internal, "claim_lost", message));
@@ -242,6 +253,10 @@ impl Work for Controller {
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
         self.interests.leave(worker);
+        let settled = self.under_way.settled(worker);
+        if timeout(LEAVE_WAIT_MAX, settled).await.is_err() {
+            tracing::warn!(worker.id = %worker, "a worker leaves while runs are on their way to it");
+        }
         self.deps.status.leave(worker).await
     }
 }

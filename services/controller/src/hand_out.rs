@@ -1,14 +1,14 @@
 //! Claims tasks at the moment they are handed out.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use dueline_api::{Action, Assignment, Report, Status};
-use dueline_domain::{WorkerId, WriteId};
+use dueline_domain::{JobName, WorkerId, WriteId};
 use dueline_ports::{Delivery, Receipt, TaskQueue};
 use dueline_runtime::TaskGroup;
-use tokio::{runtime::Handle, sync::oneshot};
+use tokio::{runtime::Handle, sync::oneshot, time::Instant};
 
-use crate::{Deps, pause::Pause};
+use crate::{Deps, pause::Pauses, under_way::HandOut};
 
 /// A message whose claim could not be decided comes back after this, so that a store that is down is not stormed.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -18,6 +18,20 @@ pub(crate) struct Handed {
     assignments: Vec<Assignment>,
     deps: Deps,
     group: TaskGroup,
+    /// Ends when the tasks are the worker's business, or nobody's.
+    hand_out: Option<HandOut>,
+}
+
+/// Who gets what is claimed.
+pub(crate) struct Taker {
+    /// The new owner.
+    pub(crate) worker: WorkerId,
+    /// Whether it begins at once all that it gets.
+    pub(crate) start: bool,
+    /// When it asked.
+    pub(crate) asked: Instant,
+    /// For one that begins at once.
+    pub(crate) hand_out: Option<HandOut>,
 }
 
 impl Handed {
@@ -26,6 +40,7 @@ impl Handed {
             assignments,
             deps: deps.clone(),
             group: group.clone(),
+            hand_out: None,
         }
     }
 
@@ -42,39 +57,36 @@ impl Drop for Handed {
         if assignments.is_empty() || Handle::try_current().is_err() {
             return;
         }
-        let deps = self.deps.clone();
-        self.group.spawn_infallible(
-            "give back",
-            async move { give_back(&deps, assignments).await },
-        );
+        let (deps, hand_out) = (self.deps.clone(), self.hand_out.take());
+        self.group.spawn_infallible("give back", async move {
+            give_back(&deps, assignments).await;
+            drop(hand_out);
+        });
     }
 }
 
-/// Claims the tasks of `deliveries` for `worker`. The answer never comes if the claims could not be made.
+/// Claims the tasks of `deliveries` for `taker`. The answer never comes if the claims could not be made.
 ///
 /// Claim, answer and acknowledgement run in their own task: when the worker goes away in between, nothing is torn,
 /// and the tasks are given back at once.
 pub(crate) fn hand_out(
     deps: &Deps,
     group: &TaskGroup,
-    pause: &Arc<Pause>,
-    worker: WorkerId,
+    pauses: &Pauses,
+    taker: Taker,
     deliveries: Vec<Delivery>,
 ) -> oneshot::Receiver<Handed> {
     let (answer, answered) = oneshot::channel();
-    let (deps, own_group, pause) = (deps.clone(), group.clone(), pause.clone());
+    let (deps, own_group, pauses) = (deps.clone(), group.clone(), pauses.clone());
     group.spawn_infallible("hand out", async move {
-        let claimed = claim(&*deps.status, &worker, deliveries).await;
+        let claimed = claim(&*deps.status, &taker, deliveries).await;
         // Before the answer: whoever waits for it must not take more of what cannot be claimed.
-        if claimed.done.is_empty() && !claimed.undecided.is_empty() {
-            pause.failed();
-        } else {
-            pause.succeeded();
-        }
+        claimed.pause(&pauses);
         let handed = Handed {
             assignments: claimed.assignments,
             deps: deps.clone(),
             group: own_group,
+            hand_out: taker.hand_out,
         };
         // A worker that is gone leaves the tasks here, where dropping them gives them back.
         drop(answer.send(handed));
@@ -89,36 +101,72 @@ struct Claimed {
     done: Vec<Receipt>,
     /// Messages that should come back.
     undecided: Vec<Receipt>,
+    /// Jobs of which too much is asked of the store.
+    throttled: BTreeSet<JobName>,
+    /// Whether anything is undecided for another reason.
+    is_cut_off: bool,
 }
 
-async fn claim(status: &dyn Status, worker: &WorkerId, deliveries: Vec<Delivery>) -> Claimed {
+impl Claimed {
+    /// Begins a pause where nothing could be decided.
+    fn pause(&self, pauses: &Pauses) {
+        if self.done.is_empty() && self.is_cut_off {
+            pauses.all.failed();
+        } else {
+            pauses.all.succeeded();
+        }
+        let decided: BTreeSet<&JobName> = self.done.iter().map(Receipt::job).collect();
+        for job in &decided {
+            pauses.of(job).succeeded();
+        }
+        let throttled = self.throttled.iter();
+        for job in throttled.filter(|job| !decided.contains(job)) {
+            pauses.of(job).failed();
+        }
+    }
+}
+
+async fn claim(status: &dyn Status, taker: &Taker, deliveries: Vec<Delivery>) -> Claimed {
     let (messages, receipts): (Vec<_>, Vec<_>) = deliveries
         .into_iter()
         .map(|delivery| (delivery.task, delivery.receipt))
         .unzip();
-    let results = status.claim(worker, messages).await;
+    // Looked at before the claim: no lease of it begins earlier.
+    let waited = taker.asked.elapsed();
+    let results = status.claim(&taker.worker, messages, taker.start).await;
     let mut claimed = Claimed {
         assignments: Vec::with_capacity(results.len()),
         done: Vec::with_capacity(results.len()),
         undecided: Vec::new(),
+        throttled: BTreeSet::new(),
+        is_cut_off: false,
     };
     let mut receipts = receipts.into_iter();
     // The receipts come second: a zip that ends on a missing result must not swallow one.
     for (result, receipt) in results.into_iter().zip(receipts.by_ref()) {
         match result {
             Ok(assignment) => {
-                claimed.assignments.push(assignment);
+                claimed.assignments.push(Assignment {
+                    waited,
+                    ..assignment
+                });
                 claimed.done.push(receipt);
             }
             Err(error) if error.is_retryable() => {
                 tracing::debug!(%error, "failed to claim a task; its message comes back");
+                match error.reason() {
+                    "throttled" => drop(claimed.throttled.insert(receipt.job().clone())),
+                    _ => claimed.is_cut_off = true,
+                }
                 claimed.undecided.push(receipt);
             }
             // Somebody else has the task, or it has moved on: the message is of no more use.
             Err(_) => claimed.done.push(receipt),
         }
     }
+    let unanswered = claimed.undecided.len();
     claimed.undecided.extend(receipts);
+    claimed.is_cut_off |= claimed.undecided.len() > unanswered;
     count("claimed", claimed.assignments.len());
     count("stale", claimed.done.len() - claimed.assignments.len());
     count("retried", claimed.undecided.len());

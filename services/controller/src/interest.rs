@@ -202,6 +202,7 @@ mod tests {
             weight_max: 1,
             task_weight_max: 1,
             wait: Duration::ZERO,
+            start: false,
         }
     }
 

@@ -9,6 +9,7 @@ mod interest;
 mod pause;
 mod receive;
 mod serve;
+mod under_way;
 mod visibility;
 
 pub use config::{Config, Deps, Serve};

@@ -1,14 +1,17 @@
 //! A pause of all hand-outs while no task can be claimed from here.
 //!
 //! Without it a controller that cannot reach the status controller would take the same messages again and again, and
-//! other controllers, which may well reach it, would hardly see them.
+//! other controllers, which may well reach it, would hardly see them. Where the store only refuses the claims of one
+//! job, because that asks too much of its partition, only that job pauses.
 
 use std::{
+    collections::BTreeMap,
     pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use dueline_domain::JobName;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -16,6 +19,36 @@ use tokio::{
 
 /// First and longest pause.
 const STEPS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+
+/// The pauses of one controller.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pauses {
+    /// Of all hand-outs.
+    pub(crate) all: Arc<Pause>,
+    by_job: Arc<Mutex<BTreeMap<JobName, Arc<Pause>>>>,
+}
+
+impl Pauses {
+    fn by_job(&self) -> MutexGuard<'_, BTreeMap<JobName, Arc<Pause>>> {
+        self.by_job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pause of one job.
+    pub(crate) fn of(&self, job: &JobName) -> Arc<Pause> {
+        let mut by_job = self.by_job();
+        if let Some(pause) = by_job.get(job) {
+            return pause.clone();
+        }
+        let pause = Arc::<Pause>::default();
+        by_job.insert(job.clone(), pause.clone());
+        pause
+    }
+
+    /// The job is not served any more.
+    pub(crate) fn forget(&self, job: &JobName) {
+        self.by_job().remove(job);
+    }
+}
 
 /// When hand-outs may go on.
 #[derive(Debug)]

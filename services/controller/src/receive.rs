@@ -40,21 +40,23 @@ pub(crate) async fn run(
     weight_max: Arc<AtomicU32>,
 ) {
     let (mut backoff, mut wait) = (BACKOFF.0, FIRST_POLL);
+    let (all, own) = (controller.pauses.all.clone(), controller.pauses.of(&job));
     loop {
-        if controller.pause.ends_at().is_some() {
+        if all.ends_at().or_else(|| own.ends_at()).is_some() {
             // While nothing can be claimed from here, the messages are left to others.
             let held = controller.buffer().clear(&job);
             controller.put_back(held, Duration::ZERO).await;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = controller.pause.is_over() => {}
+                ((), ()) = async { tokio::join!(biased; all.is_over(), own.is_over()) } => {}
             }
         }
         let received = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = controller.pause.begins() => continue,
+            () = all.begins() => continue,
+            () = own.begins() => continue,
             // Dropping a receive loses nothing: what it had taken becomes visible again.
             received = receive(&controller, &job, wait) => received,
         };

@@ -97,6 +97,7 @@ async fn adjust(
     let mut put_back = Vec::new();
     for (job, receiving) in unwanted {
         receiving.stop.cancel();
+        controller.pauses.forget(&job);
         put_back.extend(controller.buffer().close(&job));
     }
     for job in known {

@@ -309,6 +309,39 @@ async fn a_controller_that_can_claim_nothing_leaves_the_messages_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_whose_claims_are_throttled_pauses_alone() {
+    let kit = Kit::new().await;
+    *kit.status.throttled.lock().unwrap() = Some(name("a"));
+    let both = |wait| NextWork {
+        jobs: vec![name("a"), name("b")],
+        wait,
+        ..ask()
+    };
+    kit.show_interest(both(ms(1))).await;
+    kit.send((0..50).map(|n| message(&name("a"), n)).collect())
+        .await;
+    let begun_at = Instant::now();
+    for n in 100..120 {
+        sleep(secs(1)).await;
+        kit.send(vec![message(&name("b"), n)]).await;
+        let sent_at = Instant::now();
+        let got = kit.next(both(secs(1))).await.unwrap();
+        assert_eq!(numbers(&got), [n]);
+        assert!(sent_at.elapsed() <= ms(100), "{:?}", sent_at.elapsed());
+    }
+    let calls = kit.status.claim_calls();
+    assert!(
+        calls <= 20 + 12,
+        "{calls} claims in {:?}",
+        begun_at.elapsed()
+    );
+    *kit.status.throttled.lock().unwrap() = None;
+    let got = kit.next(both(secs(6))).await.unwrap();
+    assert!(!got.is_empty(), "it goes on by itself");
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn buffered_messages_stay_invisible_for_as_long_as_they_are_buffered() {
     let kit = Kit::new().await;
     let patient = NextWork {
@@ -422,7 +455,7 @@ async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
         sleep(ms(5)).await;
         let claimed = kit
             .status
-            .claim(&worker("w"), vec![ranked("a", 9, 0)])
+            .claim(&worker("w"), vec![ranked("a", 9, 0)], false)
             .await;
         reserved.deliver(claimed.into_iter().next().unwrap().unwrap());
     };
@@ -491,7 +524,7 @@ async fn f_029_a_task_stored_for_a_worker_that_went_away_is_given_back() {
         .unwrap();
     let claimed = kit
         .status
-        .claim(&worker("w"), vec![ranked("a", 9, 0)])
+        .claim(&worker("w"), vec![ranked("a", 9, 0)], false)
         .await;
     drop(waiting);
     reserved.deliver(claimed.into_iter().next().unwrap().unwrap());

@@ -38,6 +38,8 @@ pub(crate) async fn register(
         let wait = if let Ok(Ok(alive)) = answer {
             failures = 0;
             let wait = alive.interval.min(wanted).max(INTERVAL_MIN);
+            // Before the interval: the first question for work waits for that.
+            executor.pool.set_claims_start(alive.claims_start);
             interval.send_replace(Some(wait));
             wait
         } else {

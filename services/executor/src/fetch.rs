@@ -63,8 +63,12 @@ pub(crate) async fn fetch(executor: Arc<Executor>, shutdown: Shutdown) {
                 for task in &tasks {
                     heaviest = heaviest.max(u32::from(task.weight.get()));
                 }
-                let claimed = claimed_at(asked, wait_asked, Instant::now());
-                take_in(&executor, tasks, claimed, &mut run_number).await;
+                let call = Call {
+                    asked,
+                    wait: wait_asked,
+                    answered: Instant::now(),
+                };
+                take_in(&executor, tasks, call, &mut run_number).await;
                 continue;
             }
             Err(error) => {
@@ -102,25 +106,44 @@ fn ask(executor: &Executor, room: Room, heaviest: u32) -> NextWork {
         weight_max: room.weight,
         task_weight_max: config.concurrency,
         wait,
+        start: room.start,
     }
 }
 
-/// From when claims that came `now` count. The call may have waited as long as it was asked to before it claimed
-/// anything; all that it took beyond that was the way here, and the claims grew older on it.
-fn claimed_at(asked: Instant, wait: Duration, now: Instant) -> Instant {
-    now.min(asked + wait)
+/// A call that brought tasks.
+#[derive(Clone, Copy)]
+struct Call {
+    asked: Instant,
+    wait: Duration,
+    answered: Instant,
+}
+
+impl Call {
+    /// From when the claim of `task` counts.
+    fn claimed_at(self, task: &Assignment) -> Instant {
+        // The lease of a run began with the claim, so this must not be later, however long the answer took.
+        let waited = if task.started {
+            task.waited
+        } else {
+            // The call may have waited as long as it was asked to before it claimed anything; all that it took beyond
+            // that was the way here, and the claims grew older on it.
+            self.wait
+        };
+        self.answered.min(self.asked + waited)
+    }
 }
 
 async fn take_in(
     executor: &Arc<Executor>,
     tasks: Vec<Assignment>,
-    claimed: Instant,
+    call: Call,
     run_number: &mut u64,
 ) {
     let mut runs = Vec::with_capacity(tasks.len());
     let mut refused = Vec::new();
     for task in tasks {
         *run_number += 1;
+        let claimed = call.claimed_at(&task);
         let run = Run::new(*run_number, task, claimed, executor.ctx.clone());
         if run.weight() > executor.config.concurrency {
             tracing::error!(

@@ -36,20 +36,42 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// The lease of a claim that was received at `received`.
-    pub(crate) fn claimed(task: &Assignment, received: Instant, kill_grace: Duration) -> Self {
-        Self {
+    /// The lease of a claim that counts from `claimed` on.
+    pub(crate) fn claimed(task: &Assignment, claimed: Instant, kill_grace: Duration) -> Self {
+        let mut lease = Self {
             heartbeat_timeout: task.heartbeat_timeout,
             heartbeat_increment: task.heartbeat_increment,
             claim_timeout: task.claim_timeout,
             run_timeout: task.run_timeout,
             kill_grace,
-            ends_at: received + task.claim_timeout,
+            ends_at: claimed + task.claim_timeout,
             fixed: None,
             deadline: None,
-            is_started: false,
+            is_started: task.started,
             misses: 0,
+        };
+        if task.started {
+            lease.started_at(claimed);
         }
+        lease
+    }
+
+    /// The run began at `claimed`, with its claim, and both the heartbeat timeout and the run timeout count from there.
+    fn started_at(&mut self, claimed: Instant) {
+        self.count_run_from(claimed);
+        self.ends_at = claimed + self.heartbeat_timeout;
+        let is_due = |limit: &Duration| *limit <= self.heartbeat_timeout;
+        self.fixed = self.run_timeout.filter(is_due).or(self.lasting());
+    }
+
+    /// After this a run that has not begun must not begin any more; `None` for one whose limit no heartbeat moves,
+    /// which is over when it is over, wherever it is begun.
+    pub(crate) fn begin_by(&self, claimed: Instant) -> Option<Instant> {
+        if !self.is_started {
+            return Some(claimed + self.claim_timeout * 3 / 4);
+        }
+        let (at, reason) = self.stop_at();
+        (reason == StopReason::Expired).then_some(at)
     }
 
     /// The handler begins.

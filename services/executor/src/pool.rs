@@ -24,6 +24,8 @@ struct State {
     running_weight: u32,
     running: u32,
     pace: Pace,
+    /// Whether a claim begins its run, so that nothing may be claimed ahead of a free slot.
+    claims_start: bool,
     /// Whether somebody waits for room, so that a full pool wakes nobody per task.
     is_awaited: bool,
     is_closed: bool,
@@ -44,6 +46,8 @@ pub(crate) struct Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) weight: u32,
+    /// Whether all of it can begin at once, and shall.
+    pub(crate) start: bool,
     /// Whether nothing runs or waits, so that the room cannot grow while the answer is awaited.
     pub(crate) is_all: bool,
 }
@@ -64,12 +68,18 @@ impl Pool {
                 running_weight: 0,
                 running: 0,
                 pace: Pace::new(now, ahead_max),
+                claims_start: false,
                 is_awaited: false,
                 is_closed: false,
             }),
             room: Notify::new(),
             idle: Notify::new(),
         }
+    }
+
+    /// Whether claims are to begin their runs from now on.
+    pub(crate) fn set_claims_start(&self, claims_start: bool) {
+        self.state().claims_start = claims_start;
     }
 
     /// Takes claims in; those that came too late, after [`Pool::close`], come back.
@@ -173,7 +183,10 @@ impl Pool {
 
     fn room_in(&self, state: &State) -> Room {
         let held = state.running_weight + state.buffered_weight;
-        let ahead = state.pace.target();
+        let ahead = match state.claims_start {
+            true => 0,
+            false => state.pace.target(),
+        };
         let may_ask = match self.concurrency_min {
             Some(min) => held < min,
             None => held < self.concurrency || state.buffered_weight < ahead.div_ceil(2),
@@ -181,6 +194,7 @@ impl Pool {
         let free = (self.concurrency + ahead).saturating_sub(held);
         Room {
             weight: if may_ask { free } else { 0 },
+            start: state.claims_start,
             is_all: held == 0,
         }
     }
@@ -198,7 +212,8 @@ impl State {
     }
 
     fn drop_stale(&mut self, now: Instant, stale: &mut Vec<Arc<Run>>) {
-        while let Some(run) = self.buffer.pop_front_if(|run| run.begin_by <= now) {
+        let is_stale = |run: &mut Arc<Run>| run.begin_by.is_some_and(|by| by <= now);
+        while let Some(run) = self.buffer.pop_front_if(is_stale) {
             self.buffered_weight -= run.weight();
             stale.push(run);
         }

@@ -173,7 +173,9 @@ impl Reporter {
             (Action::Finish { .. } | Action::Abandon, StartReport::Pending) => {
                 lane.start = StartReport::Merged;
             }
-            (Action::Finish { started_at, .. }, StartReport::Sent) => *started_at = None,
+            (Action::Finish { started_at, .. }, StartReport::Sent | StartReport::Claimed) => {
+                *started_at = None;
+            }
             // All else is refused for a task that has not started.
             (_, StartReport::Pending) => {
                 lane.start = StartReport::Sent;

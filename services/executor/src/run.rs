@@ -58,8 +58,8 @@ pub(crate) struct Run {
     /// Tells runs of this executor apart.
     pub(crate) number: u64,
     pub(crate) task: Assignment,
-    /// After this the claim may lapse while the run begins, so it must not begin any more.
-    pub(crate) begin_by: Instant,
+    /// After this the lease may lapse while the run begins, so it must not begin any more.
+    pub(crate) begin_by: Option<Instant>,
     /// It needs a heartbeat at least this often.
     pub(crate) beat_interval: Duration,
     pub(crate) ctx: Arc<Ctx>,
@@ -88,12 +88,14 @@ pub(crate) enum StartReport {
     Sent,
     /// Not needed: the outcome carries it.
     Merged,
+    /// Not needed: the run began with its claim.
+    Claimed,
 }
 
 struct Life {
     lease: Lease,
     begun_at: Option<Timestamp>,
-    /// When the handler began or the latest heartbeat was due, whichever is later.
+    /// When the run began or the latest heartbeat was due, whichever is later.
     beaten_at: Instant,
     stop: Option<(StopReason, Instant)>,
     /// The outcome is decided, by the handler's return or before.
@@ -101,19 +103,27 @@ struct Life {
 }
 
 impl Run {
-    pub(crate) fn new(number: u64, task: Assignment, received: Instant, ctx: Arc<Ctx>) -> Self {
-        let lease = Lease::claimed(&task, received, ctx.kill_grace);
+    /// A task whose claim counts from `claimed` on.
+    pub(crate) fn new(number: u64, task: Assignment, claimed: Instant, ctx: Arc<Ctx>) -> Self {
+        let lease = Lease::claimed(&task, claimed, ctx.kill_grace);
+        let lane = Lane {
+            start: match task.started {
+                true => StartReport::Claimed,
+                false => StartReport::Pending,
+            },
+            ..Lane::default()
+        };
         Self {
             number,
-            begin_by: received + task.claim_timeout * 3 / 4,
+            begin_by: lease.begin_by(claimed),
             beat_interval: lease.beat_interval(),
             task,
             ctx,
-            lane: Mutex::default(),
+            lane: Mutex::new(lane),
             life: Mutex::new(Life {
                 lease,
                 begun_at: None,
-                beaten_at: received,
+                beaten_at: claimed,
                 stop: None,
                 is_over: false,
             }),
@@ -139,7 +149,10 @@ impl Run {
         let mut life = self.life();
         life.begun_at = Some(begun_at);
         let now = Instant::now();
-        life.beaten_at = now;
+        // The lease of a run that began with its claim is older than this.
+        if !self.task.started {
+            life.beaten_at = now;
+        }
         life.lease.begin(now);
     }
 
@@ -358,6 +371,8 @@ pub(crate) mod tests {
             start_first: false,
             started_before: false,
             trace: None,
+            started: false,
+            waited: Duration::ZERO,
         }
     }
 

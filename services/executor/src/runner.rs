@@ -67,7 +67,15 @@ fn spawn(executor: &Arc<Executor>, run: Arc<Run>) {
 }
 
 async fn run_one(executor: &Executor, run: &Arc<Run>) {
-    if run.task.start_first && !start_is_durable(executor, run).await {
+    if run.task.started {
+        match run.stop_reason() {
+            None => {}
+            // A limit that does not move: whoever takes it next has as little time as there was here, so giving it
+            // back might go on for ever. It has no outcome either; its lease ends in a moment, and that uses a try.
+            Some(StopReason::Timeout) => return,
+            Some(_) => return give_up(executor, run).await,
+        }
+    } else if run.task.start_first && !start_is_durable(executor, run).await {
         return;
     }
     executor.started.fetch_add(1, Ordering::Relaxed);
@@ -110,8 +118,14 @@ async fn start_is_durable(executor: &Executor, run: &Arc<Run>) -> bool {
     if is_durable && run.stop_reason().is_none() {
         return true;
     }
+    give_up(executor, run).await;
+    false
+}
+
+/// The handler never began, and must not any more.
+async fn give_up(executor: &Executor, run: &Arc<Run>) {
     let action = match run.stop_reason() {
-        Some(StopReason::Lost) => return false,
+        Some(StopReason::Lost) => return,
         // A limit that does not move: whoever takes it next has as little time as there was here. It counts as a try,
         // or the task would go round for ever.
         Some(StopReason::Timeout) => match verdict(Ended::Killed, run.stop_reason()) {
@@ -120,7 +134,7 @@ async fn start_is_durable(executor: &Executor, run: &Arc<Run>) -> bool {
                 outcome,
             },
             Verdict::Abandon => Action::Abandon,
-            Verdict::Nothing => return false,
+            Verdict::Nothing => return,
         },
         // It never ran. A task that a user wants cancelled is cancelled by giving it back.
         Some(StopReason::Expired | StopReason::Cancelled | StopReason::Shutdown) | None => {
@@ -130,7 +144,6 @@ async fn start_is_durable(executor: &Executor, run: &Arc<Run>) -> bool {
     if run.end().is_ok() {
         send(executor, Item::new(run.clone(), action)).await;
     }
-    false
 }
 
 async fn run_handler(executor: &Executor, run: &Arc<Run>, handler: &dyn Handler) -> Ended {
@@ -148,7 +161,7 @@ async fn run_handler(executor: &Executor, run: &Arc<Run>, handler: &dyn Handler)
                 executor.watch(run);
                 // Handing the start over may take a while when the store is slow; the handler goes on meanwhile.
                 let mut start = pin!(send(executor, Item::new(run.clone(), Action::Start)));
-                let mut is_told = false;
+                let mut is_told = run.task.started;
                 let ended = loop {
                     tokio::select! {
                         biased;

@@ -1,21 +1,21 @@
 //! Messages become owned tasks.
 
-use std::sync::Arc;
-
 use dueline_api::{ApiError, Assignment};
-use dueline_domain::{Claim, Event, Job, JobName, TaskRef, WorkerId};
-use dueline_ports::{Command, StoreError};
+use dueline_domain::{Claim, Event, Job, TaskRef, Timestamp, WorkerId};
+use dueline_ports::{Applied, Command, StoreError};
+use tokio::time::Instant;
 
-use crate::{StatusController, metrics};
+use crate::{
+    StatusController,
+    definitions::Definitions,
+    heartbeats::{RunKey, Writing, Written},
+    metrics,
+};
 
-/// The definitions that one call needs, each read once. A call's messages rarely belong to more than a few jobs.
-struct Definitions(Vec<(JobName, Result<Arc<Job>, StoreError>)>);
-
-impl Definitions {
-    fn of(&self, name: &JobName) -> Option<&Result<Arc<Job>, StoreError>> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, job)| job)
-    }
+/// A claim on its way to the store.
+struct Claiming<'a> {
+    command: Command,
+    writing: Option<Writing<'a>>,
 }
 
 impl StatusController {
@@ -23,71 +23,90 @@ impl StatusController {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         // Read first: a task must not be claimed for a worker that then cannot be told how to run it.
-        let definitions = self.definitions(&messages).await;
+        let names = messages.iter().map(|message| &message.job);
+        let definitions = self.definitions(names).await;
         let mut refused: Vec<Option<ApiError>> = Vec::with_capacity(messages.len());
         let mut commands = Vec::with_capacity(messages.len());
+        let mut writings = Vec::with_capacity(messages.len());
         for message in messages {
-            if let Some(Err(error)) = definitions.of(&message.job) {
-                refused.push(Some(error.clone().into()));
-            } else {
-                refused.push(None);
-                commands.push(self.claim_command(worker, message));
+            match definitions.of(&message.job) {
+                Some(Ok(job)) => {
+                    refused.push(None);
+                    let claiming = self.claiming(worker, message, start && may_start(job));
+                    commands.push(claiming.command);
+                    writings.push(claiming.writing);
+                }
+                Some(Err(error)) => refused.push(Some(error.clone().into())),
+                None => refused.push(Some(ApiError::unavailable("definition was not read"))),
             }
         }
-        let now = self.deps.clock.now();
-        let mut results = self.deps.store.apply(now, commands).await.into_iter();
-        let answers = refused.into_iter().map(|refused| match refused {
-            Some(error) => Err(error),
-            None => assign(results.next(), &definitions),
+        let (sent, now) = (Instant::now(), self.deps.clock.now());
+        let results = self.deps.store.apply(now, commands).await;
+        let mut results = results.into_iter().zip(writings);
+        let answers = refused.into_iter().map(|refused| {
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            let Some((result, writing)) = results.next() else {
+                return Err(ApiError::unavailable("store gave no answer for a claim"));
+            };
+            self.assign(result, writing, &definitions, (sent, now))
         });
         let answers: Vec<_> = answers.collect();
         metrics::count_claims(&answers);
         answers
     }
 
-    async fn definitions(&self, messages: &[TaskRef]) -> Definitions {
-        let mut definitions = Definitions(Vec::new());
-        for message in messages {
-            let name = &message.job;
-            if definitions.of(name).is_none() {
-                let job = self.deps.store.job(name).await;
-                let job = job.and_then(|job| job.ok_or_else(|| StoreError::no_job(name)));
-                definitions.0.push((name.clone(), job));
-            }
-        }
-        definitions
-    }
-
-    fn claim_command(&self, worker: &WorkerId, message: TaskRef) -> Command {
+    fn claiming(&self, worker: &WorkerId, message: TaskRef, start: bool) -> Claiming<'_> {
+        let is_remembered = start && self.config.heartbeats_coalesced;
+        let writing = is_remembered.then(|| {
+            self.heartbeats.write(RunKey {
+                id: message.id,
+                token: message.token,
+                job: message.job.clone(),
+            })
+        });
         let claim = Claim {
             token: message.token,
             worker: worker.clone(),
-            // The run begins when an executor begins it, which may be a while after the claim.
-            start: false,
+            // Otherwise the run begins when an executor begins it, which may be a while after the claim.
+            start,
         };
-        Command {
+        let command = Command {
             job: message.job,
             id: message.id,
             event: Event::Claim(claim),
             write: self.deps.rng.write_id(),
+        };
+        Claiming { command, writing }
+    }
+
+    /// The answer for one claim.
+    fn assign(
+        &self,
+        result: Result<Applied, StoreError>,
+        writing: Option<Writing<'_>>,
+        definitions: &Definitions,
+        (sent, now): (Instant, Timestamp),
+    ) -> Result<Assignment, ApiError> {
+        let task = result?.task;
+        let Some(Ok(job)) = definitions.of(&task.job) else {
+            return Err(StoreError::no_job(&task.job).into());
+        };
+        if let (Some(writing), Some(token)) = (writing, task.state.token()) {
+            let interval = self.config.interval;
+            writing.keep(Written::of(&task, &job.policy, token, sent, now, interval));
         }
+        Assignment::of(*task, job)
+            .ok_or_else(|| ApiError::unavailable("store gave no lease for a claim"))
     }
 }
 
-/// The answer for one claim.
-fn assign(
-    result: Option<Result<dueline_ports::Applied, StoreError>>,
-    definitions: &Definitions,
-) -> Result<Assignment, ApiError> {
-    let Some(result) = result else {
-        return Err(ApiError::unavailable("store gave no answer for a claim"));
-    };
-    let task = result?.task;
-    match definitions.of(&task.job) {
-        Some(Ok(job)) => Assignment::of(*task, job)
-            .ok_or_else(|| ApiError::unavailable("store gave no lease for a claim")),
-        _ => Err(StoreError::no_job(&task.job).into()),
-    }
+/// Whether a run may begin with its claim. Where that uses the only try, an answer lost on its way would fail a task
+/// that never ran.
+fn may_start(job: &Job) -> bool {
+    job.policy.retry.allows_after(1)
 }

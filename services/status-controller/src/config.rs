@@ -17,6 +17,12 @@ pub struct Config {
     pub prune_period: Duration,
     /// Most tasks deleted with one call of the store.
     pub prune_batch: usize,
+    /// Whether executors are told to ask only for what they can begin at once, so that claim and start are one
+    /// write: for stores where each write costs money.
+    pub claims_start: bool,
+    /// Whether heartbeats are answered from memory while the lease that this process wrote last has more than half of
+    /// its timeout left. A cancel request, or the loss of a run, is then noticed up to half a heartbeat timeout later.
+    pub heartbeats_coalesced: bool,
 }
 
 impl Default for Config {
@@ -26,6 +32,8 @@ impl Default for Config {
             worker_forgotten_after: Duration::from_secs(30),
             prune_period: Duration::from_secs(5),
             prune_batch: 1_000,
+            claims_start: false,
+            heartbeats_coalesced: false,
         }
     }
 }

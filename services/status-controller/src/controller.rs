@@ -6,16 +6,18 @@ use async_trait::async_trait;
 use dueline_api::{Alive, ApiError, Assignment, Registration, Report, Reported, ServedJob, Status};
 use dueline_domain::{StateKind, Task, TaskRef, WorkerId};
 
-use crate::{Config, Deps, workers::Registry};
+use crate::{Config, Deps, heartbeats::Heartbeats, workers::Registry};
 
 /// The status controller: makes workers owners of tasks and takes their reports.
 ///
-/// It holds no task state of its own: any number of them may work on one store.
+/// It holds no task state of its own: any number of them may work on one store. What it remembers of leases it wrote
+/// only saves writes.
 #[derive(Debug)]
 pub struct StatusController {
     pub(crate) config: Config,
     pub(crate) deps: Deps,
     pub(crate) registry: Registry,
+    pub(crate) heartbeats: Heartbeats,
 }
 
 impl StatusController {
@@ -25,6 +27,7 @@ impl StatusController {
             config,
             deps,
             registry: Registry::default(),
+            heartbeats: Heartbeats::default(),
         })
     }
 
@@ -49,8 +52,9 @@ impl Status for StatusController {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
-        self.claim_all(worker, messages).await
+        self.claim_all(worker, messages, start).await
     }
 
     async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {

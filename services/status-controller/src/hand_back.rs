@@ -3,7 +3,7 @@
 use dueline_domain::{Event, OwnerLost, WorkerId};
 use dueline_ports::{Command, OwnedTask, StoreError, apply_and_hand_on};
 
-use crate::{StatusController, metrics, report::has_moved};
+use crate::{StatusController, heartbeats::RunKey, metrics, report::has_moved};
 
 /// Most tasks handed back with one call of the store: a dead worker's tasks must not hold up everybody's.
 const BATCH_MAX: usize = 500;
@@ -16,6 +16,13 @@ impl StatusController {
         let owned = deps.store.owned(Some(worker)).await?;
         let (mut moved, mut failed) = (0, None);
         for batch in owned.chunks(BATCH_MAX) {
+            // Whatever is remembered of these runs is void from here on.
+            let keys = batch.iter().map(|owned| RunKey {
+                id: owned.id,
+                token: owned.token,
+                job: owned.job.clone(),
+            });
+            let _writings: Vec<_> = keys.map(|key| self.heartbeats.write(key)).collect();
             let commands = batch.iter().map(|owned| self.owner_lost(owned)).collect();
             let now = deps.clock.now();
             for result in apply_and_hand_on(&*deps.store, &*deps.queue, now, commands).await {

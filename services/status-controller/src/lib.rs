@@ -3,7 +3,9 @@
 mod claim;
 mod config;
 mod controller;
+mod definitions;
 mod hand_back;
+mod heartbeats;
 mod metrics;
 mod prune;
 mod recover;

@@ -59,6 +59,13 @@ impl Reports {
     }
 }
 
+/// Heartbeats were answered from memory.
+pub(crate) fn count_coalesced(heartbeats: u64) {
+    if heartbeats > 0 {
+        counter!("dueline_heartbeats_coalesced_total").increment(heartbeats);
+    }
+}
+
 /// Tasks were taken from a worker that is gone.
 pub(crate) fn count_owners_lost(tasks: usize) {
     if tasks > 0 {

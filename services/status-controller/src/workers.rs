@@ -16,6 +16,9 @@ use tokio::time::Instant;
 
 use crate::{StatusController, metrics};
 
+/// Shortest time between two writes of one worker's record.
+const STORE_EVERY_MIN: Duration = Duration::from_secs(4);
+
 /// Workers this process has heard of, from themselves or by their record.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<BTreeMap<WorkerId, Entry>>);
@@ -135,12 +138,16 @@ impl StatusController {
         let interval = self.config.interval;
         let now = self.deps.clock.now();
         // Signs of life are kept in memory and stored now and then: a list of workers is worth no write per second.
-        if let Some(record) = self.registry.see(worker, now, interval * 2) {
+        if let Some(record) = self.registry.see(worker, now, (interval * 2).max(STORE_EVERY_MIN)) {
             let id = record.id.clone();
             store.put_workers(vec![record]).await?;
             self.registry.stored(&id, now);
         }
-        Ok(Alive { interval })
+        let claims_start = self.config.claims_start;
+        Ok(Alive {
+            interval,
+            claims_start,
+        })
     }
 
     /// Takes a worker off the list.

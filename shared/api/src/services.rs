@@ -80,10 +80,17 @@ pub struct Submitted {
 pub trait Status: Send + Sync + 'static {
     /// Makes `worker` the owner of the tasks of messages; each has its own answer, in order. `Ok` means durable. An
     /// error that is not retryable means that the message is stale: delete it.
+    ///
+    /// With `start` the runs begin with the same write, for a worker that has a free slot for each; see
+    /// [`Assignment::started`]. An implementation may claim without that all the same.
+    ///
+    /// A claim whose outcome is unknown must not be repeated in the hope of an assignment: it may be refused although
+    /// the first one went through. Such a task comes back when its lease ends.
     async fn claim(
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>>;
 
     /// Takes reports of owners; each has its own answer, in order. `Ok` means durable. Repeating a report with the
@@ -146,6 +153,9 @@ pub struct Registration {
 pub struct Alive {
     /// When to give the next one, and how often to heartbeat running tasks at least.
     pub interval: Duration,
+    /// Whether each write is dear: the worker shall ask only for what it can begin at once, with
+    /// [`NextWork::start`].
+    pub claims_start: bool,
 }
 
 /// A worker that has room.
@@ -165,6 +175,8 @@ pub struct NextWork {
     pub task_weight_max: u32,
     /// How long to wait for the first one.
     pub wait: Duration,
+    /// Whether the worker begins at once all that it is given, so that claim and start may be one write.
+    pub start: bool,
 }
 
 /// A task claimed for a worker, with all that running it takes.
@@ -206,6 +218,13 @@ pub struct Assignment {
     pub started_before: bool,
     /// W3C trace context of the submit.
     pub trace: Option<Arc<str>>,
+    /// Whether the run has begun with the claim: its lease is that of a run from the claim on, and no start is to be
+    /// reported.
+    pub started: bool,
+    /// How long the worker's question had waited when the claim was made, at least. Added to the moment of asking it
+    /// is a moment before the lease of a started run began, on the worker's own clock and however long the answer
+    /// took. Told with answers to [`Work::next`].
+    pub waited: Duration,
 }
 
 impl Assignment {
@@ -214,19 +233,27 @@ impl Assignment {
         let (token, lease) = (task.state.token()?, task.lease()?);
         let claimed_at = lease.claimed_at;
         let policy = task.policy(&job.policy);
-        let start_first = !policy.retry.allows_after(task.tries.saturating_add(1));
+        let started = task.kind() == StateKind::Processing;
+        // A try is counted when its run begins.
+        let attempt = task.tries.saturating_sub(u32::from(started));
+        let start_first = !started && !policy.retry.allows_after(attempt.saturating_add(1));
         let (claim_timeout, run_timeout) = (policy.claim_timeout, policy.run_timeout);
         let heartbeat_timeout = policy.heartbeat_timeout;
         let heartbeat_increment = policy.heartbeat_increment;
         // A worker may begin before its start is durable, so a lost claim may have been a run as well.
-        let started_before = task.started_at.is_some() || task.history.is_some() || task.losses > 0;
+        let has_begun = if started {
+            attempt > 0
+        } else {
+            task.started_at.is_some()
+        };
+        let started_before = has_begun || task.history.is_some() || task.losses > 0;
         let input = task.input().clone();
         let extras = task.extras.map(|extras| *extras).unwrap_or_default();
         Some(Self {
             job: task.job,
             id: task.id,
             token,
-            attempt: task.tries,
+            attempt,
             input,
             content_type: extras.content_type,
             name: extras.name,
@@ -241,6 +268,8 @@ impl Assignment {
             start_first,
             started_before,
             trace: extras.trace,
+            started,
+            waited: Duration::ZERO,
         })
     }
 }

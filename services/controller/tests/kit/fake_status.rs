@@ -30,7 +30,11 @@ pub(crate) struct FakeStatus {
     /// Claims wait while this is closed.
     gate: Semaphore,
     pub(crate) is_down: AtomicBool,
+    /// A job of which the store takes no claims.
+    pub(crate) throttled: Mutex<Option<JobName>>,
     claim_calls: AtomicUsize,
+    /// What was owned when a worker left.
+    left_with: Mutex<Vec<usize>>,
 }
 
 impl FakeStatus {
@@ -46,7 +50,9 @@ impl FakeStatus {
             claims: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             is_down: AtomicBool::new(false),
+            throttled: Mutex::default(),
             claim_calls: AtomicUsize::new(0),
+            left_with: Mutex::default(),
         }
     }
 
@@ -76,13 +82,25 @@ impl FakeStatus {
         self.claim_calls.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn left_with(&self) -> Vec<usize> {
+        self.left_with.lock().unwrap().clone()
+    }
+
     pub(crate) fn owned(&self) -> usize {
         self.owned.lock().unwrap().len()
     }
 
-    fn claim_one(&self, worker: &WorkerId, message: TaskRef) -> Result<Assignment, ApiError> {
+    fn claim_one(
+        &self,
+        worker: &WorkerId,
+        message: TaskRef,
+        start: bool,
+    ) -> Result<Assignment, ApiError> {
         if self.is_down.load(Ordering::Relaxed) {
             return Err(ApiError::unavailable("the store is down"));
+        }
+        if self.throttled.lock().unwrap().as_ref() == Some(&message.job) {
+            return Err(dueline_ports::StoreError::Throttled.into());
         }
         let mut owned = self.owned.lock().unwrap();
         if owned.contains_key(&message.id) {
@@ -111,6 +129,8 @@ impl FakeStatus {
             start_first: false,
             started_before: false,
             trace: None,
+            started: start,
+            waited: Duration::ZERO,
         })
     }
 
@@ -136,10 +156,11 @@ impl Status for FakeStatus {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         self.claim_calls.fetch_add(1, Ordering::Relaxed);
         let _open = self.gate.acquire().await.unwrap();
-        let claim = |message| self.claim_one(worker, message);
+        let claim = |message| self.claim_one(worker, message, start);
         messages.into_iter().map(claim).collect()
     }
 
@@ -154,10 +175,15 @@ impl Status for FakeStatus {
 
     async fn alive(&self, _worker: Registration) -> Result<Alive, ApiError> {
         let interval = Duration::from_secs(5);
-        Ok(Alive { interval })
+        Ok(Alive {
+            interval,
+            claims_start: false,
+        })
     }
 
     async fn leave(&self, _worker: &WorkerId) -> Result<(), ApiError> {
+        let owned = self.owned();
+        self.left_with.lock().unwrap().push(owned);
         Ok(())
     }
 

@@ -55,6 +55,7 @@ pub(crate) fn ask() -> NextWork {
         weight_max: 100,
         task_weight_max: 100,
         wait: secs(60),
+        start: false,
     }
 }
 

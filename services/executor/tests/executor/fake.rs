@@ -38,8 +38,12 @@ pub(crate) struct State {
     pub(crate) left: Vec<WorkerId>,
     /// How many registrations fail first.
     pub(crate) alive_failures: u32,
+    /// What workers are told.
+    pub(crate) claims_start: bool,
     answer: Answer,
     pub(crate) next_takes: Duration,
+    /// How long the tasks of an answer are on their way after their claim.
+    pub(crate) answer_takes: Duration,
     pub(crate) report_takes: Duration,
     /// Whether weights are disregarded.
     pub(crate) is_careless: bool,
@@ -75,8 +79,10 @@ impl FakeWork {
             alive: Vec::new(),
             left: Vec::new(),
             alive_failures: 0,
+            claims_start: false,
             answer: Box::new(|_| ok()),
             next_takes: Duration::ZERO,
+            answer_takes: Duration::ZERO,
             report_takes: Duration::ZERO,
             is_careless: false,
             short_answers: 0,
@@ -168,10 +174,11 @@ pub(crate) fn is_abandon(action: &Action) -> bool {
 #[async_trait]
 impl Work for FakeWork {
     async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+        let asked = Instant::now();
         let (takes, until) = {
             let mut state = self.state();
             state.asks.push(ask.clone());
-            (state.next_takes, Instant::now() + ask.wait)
+            (state.next_takes, asked + ask.wait)
         };
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -179,7 +186,7 @@ impl Work for FakeWork {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            {
+            let (given, answer_takes) = {
                 let mut state = self.state();
                 let mut given = Vec::new();
                 let mut weight_left = ask.weight_max;
@@ -188,16 +195,22 @@ impl Work for FakeWork {
                     let fits = |task: &mut Assignment| {
                         is_careless || u32::from(task.weight.get()) <= weight_left
                     };
-                    let Some(task) = state.queue.pop_front_if(fits) else {
+                    let Some(mut task) = state.queue.pop_front_if(fits) else {
                         break;
                     };
+                    task.started = ask.start;
+                    task.waited = asked.elapsed();
                     weight_left = weight_left.saturating_sub(task.weight.get().into());
                     given.push(task);
                 }
-                if !given.is_empty() {
-                    state.given += given.len();
-                    return Ok(given);
+                state.given += given.len();
+                (given, state.answer_takes)
+            };
+            if !given.is_empty() {
+                if !answer_takes.is_zero() {
+                    tokio::time::sleep(answer_takes).await;
                 }
+                return Ok(given);
             }
             tokio::select! {
                 biased;
@@ -253,6 +266,7 @@ impl Work for FakeWork {
         }
         Ok(Alive {
             interval: Duration::from_secs(60),
+            claims_start: state.claims_start,
         })
     }
 
@@ -297,6 +311,8 @@ pub(crate) fn task(number: u16) -> Assignment {
         start_first: false,
         started_before: false,
         trace: None,
+        started: false,
+        waited: Duration::ZERO,
     }
 }
 

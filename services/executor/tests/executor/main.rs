@@ -1,5 +1,6 @@
 //! The executor against a scripted controller.
 
+mod claims_start;
 mod exec;
 mod fake;
 mod http;

@@ -79,7 +79,7 @@ async fn a_backlog_larger_than_a_batch_is_pruned_in_one_round() {
     for _ in 0..2_500 {
         claims.push(bench.submit(bench.new_task()).await);
     }
-    let owned = bench.controller.claim(&worker("w"), claims).await;
+    let owned = bench.controller.claim(&worker("w"), claims, false).await;
     let started_at = owned[0].as_ref().map(|run| run.claimed_at).ok();
     let done = |run: &dueline_api::Assignment| -> Report {
         let action = dueline_api::Action::Finish {

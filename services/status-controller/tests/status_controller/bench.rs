@@ -9,16 +9,18 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{Action, ApiError, Assignment, Registration, Report, Reported, Status as _};
 use dueline_domain::{
-    Event, Handler, Job, JobName, NewTask, Outcome, Policy, Quota, RetryClass, Task, TaskId,
-    TaskRef, Timestamp, WorkerId,
+    Event, Handler, Jitter, Job, JobName, NewTask, Outcome, Policy, Quota, RetryClass, Task,
+    TaskId, TaskRef, Timestamp, Trigger, WorkerId,
 };
 use dueline_ports::{
     Clock as _, Command, Create, Delivery, Depth, JobStore as _, PutJob, QueueError, Receipt,
-    Rng as _, TaskQueue, TaskStore as _,
+    Rng as _, TaskQueue, TaskStore,
     fakes::{MemoryStore, SeededRng, TokioClock},
 };
 use dueline_runtime::{DueSignal, EndSignal};
 use dueline_status_controller::{Config, Deps, StatusController};
+
+use crate::counting::CountingStore;
 
 /// A queue that only remembers what was sent.
 #[derive(Debug, Default)]
@@ -72,6 +74,8 @@ impl TaskQueue for Sent {
 pub(crate) struct Bench {
     pub(crate) controller: Arc<StatusController>,
     pub(crate) store: Arc<MemoryStore>,
+    /// Where submits go: the store, or somebody before it.
+    submits: Arc<dyn TaskStore>,
     pub(crate) queue: Arc<Sent>,
     pub(crate) clock: Arc<TokioClock>,
     pub(crate) rng: Arc<SeededRng>,
@@ -86,6 +90,32 @@ impl Bench {
         let bench = Self::over(Arc::default(), Arc::new(TokioClock::new(base)), 1);
         bench.put_job(Policy::default()).await;
         bench
+    }
+
+    /// As [`Bench::new`], for a store whose writes are dear; that store counts them.
+    pub(crate) async fn dear() -> (Self, Arc<CountingStore>) {
+        let bench = Self::new().await;
+        let counting = Arc::new(CountingStore::new(bench.store.clone()));
+        let config = Config {
+            claims_start: true,
+            heartbeats_coalesced: true,
+            ..Config::default()
+        };
+        let deps = Deps {
+            store: counting.clone(),
+            queue: bench.queue.clone(),
+            clock: bench.clock.clone(),
+            rng: bench.rng.clone(),
+            due: bench.due.clone(),
+            ended: bench.ended.clone(),
+        };
+        let controller = StatusController::new(config, deps);
+        let bench = Self {
+            controller,
+            submits: counting.clone(),
+            ..bench
+        };
+        (bench, counting)
     }
 
     /// Another process over the same store.
@@ -108,6 +138,7 @@ impl Bench {
         let controller = StatusController::new(Config::default(), deps);
         Self {
             controller,
+            submits: store.clone(),
             store,
             queue,
             clock,
@@ -151,7 +182,7 @@ impl Bench {
             hand_on: true,
             claim_for: None,
         };
-        let mut created = self.store.create(self.clock.now(), vec![create]).await;
+        let mut created = self.submits.create(self.clock.now(), vec![create]).await;
         let task = created.remove(0).unwrap().task;
         task.message().unwrap()
     }
@@ -178,7 +209,7 @@ impl Bench {
         message: &TaskRef,
     ) -> Result<Assignment, ApiError> {
         let messages = vec![message.clone()];
-        let mut answers = self.controller.claim(&worker(name), messages).await;
+        let mut answers = self.controller.claim(&worker(name), messages, false).await;
         assert_eq!(answers.len(), 1);
         answers.remove(0)
     }
@@ -187,6 +218,25 @@ impl Bench {
     pub(crate) async fn claimed(&self, name: &str) -> Assignment {
         let message = self.submit(self.new_task()).await;
         self.try_claim(name, &message).await.unwrap()
+    }
+
+    /// The next trigger time has passed.
+    pub(crate) async fn trigger(&self, id: TaskId) -> Task {
+        let task = self.task(id).await;
+        let due = Event::Trigger(Trigger {
+            seen: task.kind(),
+            seen_at: task.state.trigger_at().unwrap(),
+            token: self.rng.token(),
+            jitter: Jitter::default(),
+        });
+        self.apply(id, due).await
+    }
+
+    /// Claims a task and starts it with the same write.
+    pub(crate) async fn claim_and_start(&self, message: &TaskRef) -> Assignment {
+        let messages = vec![message.clone()];
+        let claimed = self.controller.claim(&worker("w"), messages, true).await;
+        claimed.into_iter().next().unwrap().unwrap()
     }
 
     /// Submits a task, claims and starts it.

@@ -115,7 +115,10 @@ async fn answers_keep_the_order_of_the_messages() {
     let mut unknown = messages[0].clone();
     unknown.id = bench.rng.task_id(bench.clock.now());
     messages.insert(2, unknown);
-    let answers = bench.controller.claim(&worker("w"), messages.clone()).await;
+    let answers = bench
+        .controller
+        .claim(&worker("w"), messages.clone(), false)
+        .await;
     let told: Vec<_> = answers
         .iter()
         .map(|answer| match answer {
@@ -135,7 +138,7 @@ async fn answers_keep_the_order_of_the_messages() {
     assert!(
         bench
             .controller
-            .claim(&worker("w"), vec![])
+            .claim(&worker("w"), vec![], false)
             .await
             .is_empty()
     );

@@ -3,5 +3,8 @@
 mod background;
 mod bench;
 mod claim;
+mod counting;
+mod economy;
+mod heartbeats;
 mod report;
 mod workers;

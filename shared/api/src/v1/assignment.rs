@@ -139,6 +139,9 @@ impl TryFrom<AssignmentView> for Assignment {
             start_first: view.start_first,
             started_before: view.started_before,
             trace: view.trace.map(Arc::from),
+            // Nobody asks for that over HTTP, so the view does not tell it.
+            started: false,
+            waited: Duration::ZERO,
         })
     }
 }
@@ -174,6 +177,8 @@ mod tests {
                 start_first: true,
                 started_before: true,
                 trace: Some("00-aa-bb-01".into()),
+                started: false,
+                waited: Duration::ZERO,
             };
             let view = AssignmentView::try_from(given.clone()).unwrap();
             let json = serde_json::to_vec(&WorkList { tasks: vec![view] }).unwrap();

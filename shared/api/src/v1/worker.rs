@@ -70,6 +70,8 @@ impl NextWorkRequest {
             weight_max,
             task_weight_max: self.task_weight_max.unwrap_or(weight_max),
             wait: wait.min(wait_max),
+            // Whoever speaks HTTP reports each start.
+            start: false,
         })
     }
 }
@@ -160,6 +162,8 @@ impl From<AliveView> for Alive {
     fn from(view: AliveView) -> Self {
         Self {
             interval: Duration::from_millis(view.interval_ms),
+            // Nobody is asked for that over HTTP.
+            claims_start: false,
         }
     }
 }

@@ -84,7 +84,13 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let mut client = proto::status_client::StatusClient::new(server.channel());
     let messages = vec![proto::TaskRef::default(); len];
     let worker = worker().to_string();
-    let answer = client.claim(proto::ClaimRequest { worker, messages }).await;
+    let start = false;
+    let request = proto::ClaimRequest {
+        worker,
+        messages,
+        start,
+    };
+    let answer = client.claim(request).await;
     assert_eq!(refused(answer), "messages");
     let reports = vec![proto::Report::default(); len];
     let answer = client.report(proto::ReportRequest { reports }).await;

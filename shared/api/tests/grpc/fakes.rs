@@ -119,8 +119,9 @@ impl Status for Scripted {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
-        self.0.call("claim", (worker, messages))
+        self.0.call("claim", (worker, messages, start))
     }
     async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
         self.0.call("report", (reports,))

@@ -17,6 +17,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     controller::Controller,
+    fakes::Scripted,
     memory::MemoryFrontend,
     server::{TestServer, soon},
     values::{MS, name, plain_job, plain_submit, task_ref, worker},
@@ -113,7 +114,7 @@ async fn a_connection_that_breaks_under_a_write_leaves_the_outcome_unknown() {
         server.kill();
     };
     let this = worker();
-    let claim = client.claim(&this, vec![task_ref(1), task_ref(2)]);
+    let claim = client.claim(&this, vec![task_ref(1), task_ref(2)], false);
     let (answers, ()) = soon(async { tokio::join!(claim, kill) }).await;
     assert_eq!(answers.len(), 2);
     for answer in answers {
@@ -126,12 +127,42 @@ async fn a_connection_that_breaks_under_a_write_leaves_the_outcome_unknown() {
     }
 }
 
+#[tokio::test]
+async fn of_several_status_controllers_one_that_is_there_serves() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let nowhere = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let fake = Scripted::default();
+    let services = Services {
+        status: Some(Arc::new(fake.clone())),
+        ..Services::default()
+    };
+    let server = TestServer::start(services).await;
+    let any = Remote::status_of([nowhere.as_str(), &server.uri()]).unwrap();
+    let jobs: Result<Vec<ServedJob>, ApiError> = Ok(Vec::new());
+    fake.0.answers(jobs.clone());
+    assert_eq!(soon(any.jobs()).await, jobs);
+    let claimed: Vec<Result<Assignment, ApiError>> = Vec::new();
+    fake.0.answers(claimed.clone());
+    assert_eq!(soon(any.claim(&worker(), Vec::new(), true)).await, claimed);
+
+    let none: [&str; 0] = [];
+    for wrong in [Remote::status_of(none), Remote::status_of(["nonsense"])] {
+        assert_eq!(wrong.unwrap_err().field(), Some("uri"));
+    }
+}
+
 /// A status controller that is asked and never answers.
 struct Stuck(Mutex<Option<oneshot::Sender<()>>>);
 
 #[async_trait]
 impl Status for Stuck {
-    async fn claim(&self, _: &WorkerId, _: Vec<TaskRef>) -> Vec<Result<Assignment, ApiError>> {
+    async fn claim(
+        &self,
+        _: &WorkerId,
+        _: Vec<TaskRef>,
+        _: bool,
+    ) -> Vec<Result<Assignment, ApiError>> {
         if let Some(asked) = self.0.lock().unwrap().take() {
             asked.send(()).unwrap();
         }

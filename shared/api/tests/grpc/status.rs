@@ -105,9 +105,13 @@ async fn f_069_claims_arrive_and_each_has_its_answer() {
         Ok(plain_assignment(1)),
         Ok(rich_assignment()),
     ];
-    script.answers(answers.clone());
-    assert_eq!(client.claim(&worker(), messages.clone()).await, answers);
-    assert_eq!(script.calls(), [said("claim", (worker(), messages))]);
+    for start in [false, true] {
+        script.answers(answers.clone());
+        let claimed = client.claim(&worker(), messages.clone(), start).await;
+        assert_eq!(claimed, answers);
+        let asked = (worker(), messages.clone(), start);
+        assert_eq!(script.calls(), [said("claim", asked)]);
+    }
 }
 
 #[tokio::test]
@@ -120,7 +124,7 @@ async fn claims_of_many_large_tasks_fit_into_messages() {
     let messages: Vec<_> = (0..200).map(task_ref).collect();
     script.answers(answers(100));
     script.answers(answers(100));
-    let claimed = client.claim(&worker(), messages).await;
+    let claimed = client.claim(&worker(), messages, true).await;
     assert_eq!(claimed, answers(200));
     assert_eq!(script.calls().len(), 2);
 }
@@ -151,8 +155,11 @@ async fn signs_of_life_and_farewells_arrive() {
         embedded: true,
         ..bare.clone()
     };
-    for registration in [bare, full] {
-        let alive = Alive { interval: MS * 777 };
+    for (registration, claims_start) in [(bare, false), (full, true)] {
+        let alive = Alive {
+            interval: MS * 777,
+            claims_start,
+        };
         script.answers(Ok::<_, ApiError>(alive));
         assert_eq!(client.alive(registration.clone()).await, Ok(alive));
         assert_eq!(script.calls(), [said("alive", (registration,))]);

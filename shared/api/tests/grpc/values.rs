@@ -246,6 +246,8 @@ pub(crate) fn plain_assignment(number: u8) -> Assignment {
         start_first: false,
         started_before: false,
         trace: None,
+        started: false,
+        waited: Duration::ZERO,
     }
 }
 
@@ -266,6 +268,8 @@ pub(crate) fn rich_assignment() -> Assignment {
         start_first: true,
         started_before: true,
         trace: Some(Arc::from("00-abc-def-01")),
+        started: true,
+        waited: MS * 5,
         ..plain_assignment(254)
     }
 }

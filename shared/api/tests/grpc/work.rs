@@ -46,6 +46,7 @@ pub(crate) fn ask(wait: Duration) -> NextWork {
         weight_max: u32::MAX,
         task_weight_max: 7,
         wait,
+        start: false,
     }
 }
 
@@ -58,6 +59,7 @@ async fn asks_for_work_arrive_and_so_does_the_work() {
         tasks_max: 0,
         weight_max: 0,
         task_weight_max: 0,
+        start: true,
         ..ask(Duration::ZERO)
     };
     let some = vec![plain_assignment(3), rich_assignment()];
@@ -105,8 +107,7 @@ async fn reports_signs_of_life_and_farewells_arrive() {
         concurrency: 1,
         embedded: true,
     };
-    let alive: Result<_, ApiError> = Ok(Alive { interval: MS * 9 });
-    script.answers(alive);
+    script.answers(alive_of(9));
     assert_eq!(client.alive(registration.clone()).await, alive_of(9));
     script.answers(Ok::<(), ApiError>(()));
     assert_eq!(client.leave(&worker()).await, Ok(()));
@@ -117,6 +118,7 @@ async fn reports_signs_of_life_and_farewells_arrive() {
 fn alive_of(interval_ms: u32) -> Result<Alive, ApiError> {
     Ok(Alive {
         interval: MS * interval_ms,
+        claims_start: true,
     })
 }
 

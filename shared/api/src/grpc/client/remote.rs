@@ -1,6 +1,6 @@
 //! One connection to a server, shared by the clients of all its services.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tonic::{
     Response, Status,
@@ -11,7 +11,7 @@ use super::{
     FrontendClient, QueueClient, StatusClient, WorkClient,
     errors::{Effect, call_failed, no_answer},
 };
-use crate::ApiError;
+use crate::{AnyStatus, ApiError};
 
 /// Bytes that may be under way of one answer before the reader confirms some. The protocol's default of 64 KiB would
 /// cost a round trip for each quarter of a large payload.
@@ -90,6 +90,18 @@ impl Remote {
     /// The server's status controller.
     pub fn status(&self) -> StatusClient {
         StatusClient::new(self.clone())
+    }
+
+    /// The status controllers of several servers as one: calls go to the first that answers, see [`AnyStatus`].
+    pub fn status_of<U: AsRef<str>>(
+        uris: impl IntoIterator<Item = U>,
+    ) -> Result<AnyStatus, ApiError> {
+        let named = |uri: U| -> Result<(String, Arc<dyn crate::Status>), ApiError> {
+            let status = Self::new(uri.as_ref())?.status();
+            Ok((uri.as_ref().to_owned(), Arc::new(status)))
+        };
+        let all: Result<Vec<_>, _> = uris.into_iter().map(named).collect();
+        AnyStatus::new(all?)
     }
 
     /// The server's controller.

@@ -45,11 +45,16 @@ impl StatusClient {
         &self,
         worker: &WorkerId,
         messages: Vec<proto::TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         let asked = messages.len();
-        let worker = worker.to_string();
+        let request = proto::ClaimRequest {
+            worker: worker.to_string(),
+            messages,
+            start,
+        };
         let mut client = self.client();
-        let call = client.claim(proto::ClaimRequest { worker, messages });
+        let call = client.claim(request);
         let answered = self.remote.call(Writes, Duration::ZERO, call).await;
         let read = |result: proto::ClaimResult| match result.result.ok_or_else(missing)? {
             claim_result::Result::Assignment(assignment) => value(Some(assignment)),
@@ -79,6 +84,7 @@ pub(super) fn reported(result: proto::ReportResult) -> Result<Reported, ApiError
 pub(super) const fn alive(answer: &proto::AliveResponse) -> Alive {
     Alive {
         interval: Duration::from_millis(answer.interval_ms),
+        claims_start: answer.claims_start,
     }
 }
 
@@ -88,11 +94,12 @@ impl Status for StatusClient {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         let messages: Vec<proto::TaskRef> = messages.into_iter().map(Into::into).collect();
         let mut chunks = Vec::with_capacity(messages.len().div_ceil(ASSIGNMENTS_MAX));
         for chunk in messages.chunks(ASSIGNMENTS_MAX) {
-            chunks.push(self.claim_some(worker, chunk.to_vec()));
+            chunks.push(self.claim_some(worker, chunk.to_vec(), start));
         }
         let answered: Vec<_> = stream::iter(chunks)
             .buffered(CLAIMS_AT_ONCE)

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use dueline_domain::{Handler, TaskRef, limits};
 
 use super::bounds;
-use crate::{ApiError, Assignment, NextWork, Registration, ServedJob, grpc::proto};
+use crate::{Alive, ApiError, Assignment, NextWork, Registration, ServedJob, grpc::proto};
 
 impl From<TaskRef> for proto::TaskRef {
     fn from(message: TaskRef) -> Self {
@@ -60,6 +60,8 @@ impl From<Assignment> for proto::Assignment {
             start_first: assignment.start_first,
             started_before: assignment.started_before,
             trace: bounds::string_opt(assignment.trace),
+            started: assignment.started,
+            waited_ms: bounds::millis(assignment.waited),
         }
     }
 }
@@ -88,6 +90,8 @@ impl TryFrom<proto::Assignment> for Assignment {
             start_first: assignment.start_first,
             started_before: assignment.started_before,
             trace: bounds::text_opt(assignment.trace),
+            started: assignment.started,
+            waited: Duration::from_millis(assignment.waited_ms),
         })
     }
 }
@@ -102,6 +106,7 @@ impl From<NextWork> for proto::NextWork {
             weight_max: ask.weight_max,
             task_weight_max: ask.task_weight_max,
             wait_ms: bounds::millis(ask.wait),
+            start: ask.start,
         }
     }
 }
@@ -118,6 +123,7 @@ impl TryFrom<proto::NextWork> for NextWork {
             weight_max: ask.weight_max,
             task_weight_max: ask.task_weight_max,
             wait: bounds::wait(ask.wait_ms),
+            start: ask.start,
         })
     }
 }
@@ -145,6 +151,15 @@ impl TryFrom<proto::AliveRequest> for Registration {
             concurrency: worker.concurrency,
             embedded: worker.embedded,
         })
+    }
+}
+
+impl From<Alive> for proto::AliveResponse {
+    fn from(alive: Alive) -> Self {
+        Self {
+            interval_ms: bounds::millis(alive.interval),
+            claims_start: alive.claims_start,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::batch::each;
 use crate::{
     ApiError, Registration, Report, Reported, Status,
     grpc::{
-        convert::bounds::{batch, millis, worker_id},
+        convert::bounds::{batch, worker_id},
         proto::{self, claim_result, report_result, status_server},
     },
 };
@@ -34,7 +34,8 @@ impl status_server::Status for StatusServer {
         let request = request.into_inner();
         let worker = worker_id("worker", &request.worker)?;
         batch("messages", request.messages.len())?;
-        let claim = |messages: Vec<TaskRef>| self.0.claim(&worker, messages);
+        let start = request.start;
+        let claim = |messages: Vec<TaskRef>| self.0.claim(&worker, messages, start);
         let answers = each(request.messages, claim).await;
         let result = |answer| proto::ClaimResult {
             result: Some(match answer {
@@ -61,8 +62,7 @@ impl status_server::Status for StatusServer {
         request: Request<proto::AliveRequest>,
     ) -> Result<Response<proto::AliveResponse>, tonic::Status> {
         let worker = Registration::try_from(request.into_inner())?;
-        let interval_ms = millis(self.0.alive(worker).await?.interval);
-        Ok(Response::new(proto::AliveResponse { interval_ms }))
+        Ok(Response::new(self.0.alive(worker).await?.into()))
     }
 
     async fn leave(

@@ -10,7 +10,7 @@ use super::{batch::each, status::report_response, stream};
 use crate::{
     NextWork, Registration, Report, Work,
     grpc::{
-        convert::bounds::{batch, millis, worker_id},
+        convert::bounds::{batch, worker_id},
         message::ASSIGNMENTS_MAX,
         proto::{self, work_server},
     },
@@ -72,8 +72,7 @@ impl work_server::Work for WorkServer {
         request: Request<proto::AliveRequest>,
     ) -> Result<Response<proto::AliveResponse>, Status> {
         let worker = Registration::try_from(request.into_inner())?;
-        let interval_ms = millis(self.work.alive(worker).await?.interval);
-        Ok(Response::new(proto::AliveResponse { interval_ms }))
+        Ok(Response::new(self.work.alive(worker).await?.into()))
     }
 
     async fn leave(
