@@ -19,6 +19,8 @@ pub struct Config {
     /// After the consumer was blind, at its start for one, a worker gets this long to be heard of again before its
     /// tasks are taken back; less where the task's own timeout is shorter. Zero takes them back at once.
     pub sight_grace: Duration,
+    /// How often the depths of the queues are told as metrics; each look is a call per queue.
+    pub backlog_period: Duration,
     /// How it shares the due partitions with other consumers of the same store; `None` reads everything.
     pub sharing: Option<Sharing>,
 }
@@ -40,6 +42,7 @@ impl Default for Config {
             batch_max: 1_000,
             recovery_rate_per_s: 1_000,
             sight_grace: Duration::from_secs(8),
+            backlog_period: Duration::from_secs(15),
             sharing: None,
         }
     }
@@ -53,6 +56,7 @@ impl Config {
             batch_max: self.batch_max.max(1),
             recovery_rate_per_s: self.recovery_rate_per_s.max(1),
             sight_grace: self.sight_grace,
+            backlog_period: self.backlog_period,
             sharing: self.sharing,
         }
     }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod backlog;
 mod config;
+mod holds;
 mod members;
 mod quota;
 mod refill;

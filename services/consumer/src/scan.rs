@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     Config, Deps,
+    holds::{Holds, backoff},
     members::CurrentShare,
     quota::Quotas,
     wait::{Moment, Plan},
@@ -31,8 +32,6 @@ const LOOK_SPACING: Duration = Duration::from_millis(2);
 const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
 /// When renewals were left over.
 const RENEWAL_SPACING: Duration = Duration::from_millis(100);
-/// Longest wait after failed looks.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// The loop and what it remembers from look to look.
 pub(crate) struct Scan {
@@ -40,6 +39,7 @@ pub(crate) struct Scan {
     deps: Deps,
     quotas: Quotas,
     watchdog: Watchdog,
+    holds: Holds,
     /// Jobs whose queue is known to exist.
     ensured: BTreeSet<JobName>,
     /// What this consumer reads.
@@ -63,6 +63,10 @@ struct Done {
     enqueued: BTreeMap<JobName, usize>,
     taken_back: BTreeMap<StateKind, usize>,
     late: Duration,
+    /// Jobs of which something was decided, and jobs of which something failed.
+    decided: BTreeSet<JobName>,
+    failed: BTreeSet<JobName>,
+    /// The store as a whole failed.
     failure: Option<StoreError>,
 }
 
@@ -74,6 +78,7 @@ impl Scan {
             deps,
             quotas: Quotas::default(),
             watchdog,
+            holds: Holds::default(),
             ensured: BTreeSet::new(),
             share,
         }
@@ -125,7 +130,7 @@ impl Scan {
         self.watchdog.sees(instant, now);
 
         let next_at = page.next_at;
-        let chosen = self.choose(&jobs, &pending_limits, page, now).await?;
+        let chosen = self.choose(&jobs, &pending_limits, page, now).await;
         let (left_over, renewals_left) = (chosen.left_over, chosen.renewals_left);
         let done = self.carry_out(chosen.moves).await;
         self.account(&done);
@@ -133,6 +138,9 @@ impl Scan {
             return Err(failure);
         }
         let (ended, wall) = (Instant::now(), self.deps.clock.now());
+        let poll_period = self.config.poll_period;
+        self.holds
+            .looked(&done.decided, &done.failed, poll_period, ended);
         self.watchdog.looked(ended, wall);
 
         if done.moved > 0 && left_over {
@@ -187,11 +195,12 @@ impl Scan {
         limits: &BTreeMap<JobName, usize>,
         page: DuePage,
         now: Timestamp,
-    ) -> Result<Chosen, StoreError> {
+    ) -> Chosen {
         let by_name: BTreeMap<&JobName, &Arc<Job>> = jobs.iter().map(|j| (&j.name, j)).collect();
         let mut pending: BTreeMap<JobName, usize> = BTreeMap::new();
         let mut seen: BTreeMap<JobName, usize> = BTreeMap::new();
         let mut turns = Vec::with_capacity(page.tasks.len());
+        let instant = Instant::now();
         // A store that answers too early is not obeyed.
         for task in page.tasks.into_iter().filter(|t| t.trigger_at <= now) {
             if task.kind.is_pending() {
@@ -199,7 +208,9 @@ impl Scan {
             }
             let turn = seen.entry(task.job.clone()).or_default();
             *turn += 1;
-            turns.push((*turn, task));
+            if !self.holds.is_held(&task.job, instant) {
+                turns.push((*turn, task));
+            }
         }
         for (job, count) in limits.keys().map(|job| (job, pending.get(job))) {
             self.quotas.saw(job, count.copied().unwrap_or(0));
@@ -214,7 +225,6 @@ impl Scan {
             ..Chosen::default()
         };
         let mut renewals = Vec::new();
-        let instant = Instant::now();
         for (_, task) in turns {
             if chosen.moves.len() + renewals.len() >= LOOK_MAX {
                 chosen.left_over = true;
@@ -239,9 +249,8 @@ impl Scan {
             seen.get(job).copied().unwrap_or(0) >= limit.min(self.config.batch_max)
         };
         let crowded: BTreeSet<JobName> = seen.keys().filter(|job| crowded(job)).cloned().collect();
-        self.choose_renewals(renewals, &crowded, &mut chosen)
-            .await?;
-        Ok(chosen)
+        self.choose_renewals(renewals, &crowded, &mut chosen).await;
+        chosen
     }
 
     /// Enqueued tasks whose timeout has passed: their message may be lost, or nobody has come to it yet.
@@ -257,10 +266,14 @@ impl Scan {
         renewals: Vec<DueTask>,
         crowded: &BTreeSet<JobName>,
         chosen: &mut Chosen,
-    ) -> Result<(), StoreError> {
+    ) {
         let mut is_long: BTreeMap<JobName, bool> = BTreeMap::new();
+        let mut unreadable = BTreeSet::new();
         let mut renewed = 0;
         for task in renewals {
+            if unreadable.contains(&task.job) {
+                continue;
+            }
             if !crowded.contains(&task.job) {
                 if !is_long.contains_key(&task.job) {
                     let long = self.queue_is_long(&task.job).await;
@@ -275,23 +288,37 @@ impl Scan {
                 break;
             }
             renewed += 1;
-            let found = self.deps.store.get(&task.job, &task.id).await?;
+            let found = match self.deps.store.get(&task.job, &task.id).await {
+                Ok(found) => found,
+                // A message that is sent again can wait; what else is due must not wait for it.
+                Err(error) => {
+                    tracing::warn!(job.name = %task.job, %error, "failed to read an enqueued task");
+                    if !matches!(error, StoreError::Throttled) {
+                        break;
+                    }
+                    unreadable.insert(task.job);
+                    continue;
+                }
+            };
             // If it moves after this, the write will find that out.
             let still_enqueued = found.filter(|found| found.kind() == StateKind::Enqueued);
             if let Some(token) = still_enqueued.and_then(|found| found.state.token()) {
                 chosen.moves.push((task, token));
             }
         }
-        Ok(())
     }
 
+    /// Whether no message of the job is to be sent again now.
     async fn queue_is_long(&mut self, job: &JobName) -> bool {
         match self.deps.queue.depth(job).await {
             Ok(depth) => depth.visible >= HEALTHY_DEPTH,
             Err(QueueError::NotFound(_)) => {
-                // Made again at the next look; what is sent meanwhile comes back by its timeout.
-                self.ensured.remove(job);
-                false
+                // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
+                let made = self.deps.queue.ensure(job).await;
+                if made.is_err() {
+                    self.ensured.remove(job);
+                }
+                made.is_err()
             }
             Err(_) => false,
         }
@@ -305,10 +332,18 @@ impl Scan {
             let now = self.deps.clock.now();
             let commands = chunk.iter().map(|(task, token)| self.command(task, *token));
             let results = apply_and_hand_on(store, queue, now, commands.collect()).await;
+            let mut failure = None;
+            let mut is_decided = false;
             for ((task, _), result) in chunk.iter().zip(results) {
-                done.count(task, result, now);
+                match done.count(task, result, now) {
+                    None => is_decided = true,
+                    // Some partition is asked for too much: that is the business of its job alone.
+                    Some(StoreError::Throttled) => {}
+                    Some(error) => failure = Some(error),
+                }
             }
-            if done.failure.is_some() {
+            if failure.is_some() && !is_decided {
+                done.failure = failure;
                 break;
             }
         }
@@ -344,7 +379,13 @@ impl Scan {
 }
 
 impl Done {
-    fn count(&mut self, task: &DueTask, result: Result<Applied, StoreError>, now: Timestamp) {
+    /// Answers the error of a write that may work later.
+    fn count(
+        &mut self,
+        task: &DueTask,
+        result: Result<Applied, StoreError>,
+        now: Timestamp,
+    ) -> Option<StoreError> {
         match result {
             Ok(_) => {
                 self.moved += 1;
@@ -356,13 +397,20 @@ impl Done {
                 }
             }
             Err(StoreError::Rejected(rejected)) if is_lost_race(&rejected) => {}
-            Err(error) if error.is_retryable() => self.failure = Some(error),
+            Err(error) if error.is_retryable() => {
+                self.failed.insert(task.job.clone());
+                return Some(error);
+            }
             Err(error) => {
                 tracing::warn!(
                     job.name = %task.job, task.id = %task.id, %error, "failed to move a due task"
                 );
             }
         }
+        if !self.decided.contains(&task.job) {
+            self.decided.insert(task.job.clone());
+        }
+        None
     }
 }
 
@@ -372,12 +420,4 @@ fn is_lost_race(rejected: &Rejected) -> bool {
         rejected.reason,
         Reason::Moved | Reason::NotDue | Reason::Finished | Reason::Waiting
     )
-}
-
-/// Doubles from the poll period on, up to a cap.
-fn backoff(poll_period: Duration, failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1));
-    poll_period
-        .saturating_mul(doubled.unwrap_or(u32::MAX))
-        .min(BACKOFF_MAX)
 }

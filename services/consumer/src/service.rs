@@ -3,7 +3,7 @@
 use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 
 use crate::{
-    Config, Deps,
+    Config, Deps, backlog,
     members::{self, CurrentShare},
     refill,
     scan::Scan,
@@ -18,6 +18,8 @@ pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), S
     let (config, share) = (config.clamped(), CurrentShare::default());
     let membership = members::run(config.clone(), deps.clone(), share.clone(), loops.clone());
     group.spawn_infallible("membership", membership);
+    let backlog = backlog::run(config.clone(), deps.clone(), share.clone(), loops.clone());
+    group.spawn_infallible("backlog", backlog);
     group.spawn_infallible("due scan", {
         Scan::new(config, deps.clone(), share).run(loops.clone())
     });

@@ -23,6 +23,8 @@ pub(crate) struct WatchedStore {
     ready_fails: AtomicBool,
     shares: Mutex<Vec<Option<Share>>>,
     muted: Mutex<Option<WorkerId>>,
+    hot: Mutex<Option<JobName>>,
+    refused: AtomicUsize,
 }
 
 impl WatchedStore {
@@ -35,7 +37,26 @@ impl WatchedStore {
             ready_fails: AtomicBool::new(false),
             shares: Mutex::default(),
             muted: Mutex::default(),
+            hot: Mutex::default(),
+            refused: AtomicUsize::new(0),
         }
+    }
+
+    /// From now on too much is asked about the tasks of this job, if of any.
+    pub(crate) fn heat(&self, job: Option<JobName>) {
+        *self.hot.lock().unwrap() = job;
+    }
+
+    /// How often something was refused for that.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn is_hot(&self, job: &JobName) -> bool {
+        let is_hot = self.hot.lock().unwrap().as_ref() == Some(job);
+        self.refused
+            .fetch_add(usize::from(is_hot), Ordering::Relaxed);
+        is_hot
     }
 
     /// How often due tasks were asked for.
@@ -124,6 +145,9 @@ impl TaskStore for WatchedStore {
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        if self.is_hot(job) {
+            return Err(StoreError::Throttled);
+        }
         self.inner.get(job, id).await
     }
 
@@ -133,7 +157,15 @@ impl TaskStore for WatchedStore {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         yield_now().await;
-        self.inner.apply(now, commands).await
+        let mut answers = Vec::new();
+        for command in commands {
+            if self.is_hot(&command.job) {
+                answers.push(Err(StoreError::Throttled));
+            } else {
+                answers.extend(self.inner.apply(now, vec![command]).await);
+            }
+        }
+        answers
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
