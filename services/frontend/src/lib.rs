@@ -4,6 +4,6 @@ mod rest;
 mod serve;
 mod service;
 
-pub use rest::{Health, MetricsText, RestLimits, RouterDeps, openapi, router};
+pub use rest::{Health, MetricsText, RestLimits, RouterDeps, StoreConnection, openapi, router};
 pub use serve::serve;
 pub use service::{FrontendDeps, FrontendService};

@@ -21,7 +21,7 @@ use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
 
 pub(crate) use failure::{Failure, render};
-pub use health::Health;
+pub use health::{Health, StoreConnection};
 pub use limits::RestLimits;
 pub use routes::openapi;
 
@@ -32,8 +32,8 @@ pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What the router works with.
 pub struct RouterDeps {
-    /// Answers clients.
-    pub frontend: Arc<dyn Frontend>,
+    /// Answers clients, where there is a frontend.
+    pub frontend: Option<Arc<dyn Frontend>>,
     /// Answers workers, where there is a controller.
     pub work: Option<Arc<dyn Work>>,
     /// Tells how the process is.
@@ -52,7 +52,7 @@ pub struct RouterDeps {
 
 /// What every route has at hand.
 pub(crate) struct App {
-    frontend: Arc<dyn Frontend>,
+    frontend: Option<Arc<dyn Frontend>>,
     work: Option<Arc<dyn Work>>,
     health: Arc<dyn Health>,
     clock: Arc<dyn Clock>,
@@ -66,6 +66,13 @@ pub(crate) struct App {
 }
 
 impl App {
+    fn frontend(&self) -> Result<&dyn Frontend, ApiError> {
+        self.frontend.as_deref().ok_or_else(|| {
+            let message = "this server takes no tasks; ask a frontend";
+            ApiError::new(ErrorKind::NotFound, "no_frontend_here", message)
+        })
+    }
+
     fn work(&self) -> Result<&dyn Work, ApiError> {
         self.work.as_deref().ok_or_else(|| {
             let message = "this server hands out no work; ask a controller";

@@ -49,7 +49,10 @@ pub(super) async fn submit_all(
         }
         tasks.push(submit.task);
     }
-    let mut answers = app.frontend.submit(tasks).await;
+    let mut answers = match app.frontend() {
+        Ok(frontend) => frontend.submit(tasks).await,
+        Err(error) => return tasks.iter().map(|_| Err(error.clone())).collect(),
+    };
     for (index, submit) in repeatable {
         let Some(answer) = answers.get_mut(index) else {
             continue;
@@ -77,9 +80,9 @@ async fn existing(app: &App, submit: &NewTask) -> Option<Task> {
             limit: 1,
             ..ListQuery::of(submit.job.clone())
         };
-        app.frontend.tasks(query).await.ok()?.tasks.pop()?
+        app.frontend().ok()?.tasks(query).await.ok()?.tasks.pop()?
     } else {
-        let task = app.frontend.task(&submit.job, &submit.id, None);
+        let task = app.frontend().ok()?.task(&submit.job, &submit.id, None);
         task.await.ok()?
     };
     let same_id = !submit.id_is_given || submit.id == task.id;

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::Inner;
 
-/// How often one who waits looks at the store, signal or not.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// When one who waits looks at the store again, signal or not: the end may be reported to another process. At first
+/// soon, then less and less often.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(1));
 
 impl Inner {
     /// Cancel safe.
@@ -26,6 +27,7 @@ impl Inner {
         let until = Instant::now() + wait;
         // Subscribed before the first look: an end in between is not missed.
         let end = self.deps.ended.subscribe(*id);
+        let mut look_again = LOOK_AGAIN.0;
         loop {
             let task = self.look(job, id).await?;
             let now = Instant::now();
@@ -35,8 +37,9 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = end.signalled() => {}
-                () = tokio::time::sleep_until(until.min(now + LOOK_AGAIN)) => {}
+                () = tokio::time::sleep_until(until.min(now + look_again)) => {}
             }
+            look_again = (look_again * 2).min(LOOK_AGAIN.1);
         }
     }
 

@@ -154,7 +154,7 @@ pub(crate) fn routes_with(
     default_policy: Policy,
 ) -> Router {
     router(RouterDeps {
-        frontend,
+        frontend: Some(frontend),
         work,
         health: Arc::new(Healthy),
         clock: Arc::new(TokioClock::new(Timestamp::clamped(START_MS))),
@@ -240,8 +240,8 @@ struct Healthy;
 
 #[async_trait]
 impl Health for Healthy {
-    fn durability(&self) -> String {
-        "memory only".to_owned()
+    fn durability(&self) -> Option<String> {
+        Some("memory only".to_owned())
     }
 
     async fn ready(&self) -> Result<(), String> {
@@ -398,6 +398,8 @@ impl Work for DirectWork {
             start_first: false,
             started_before: task.started_at.is_some(),
             trace: extras.trace,
+            started: false,
+            waited: Duration::ZERO,
         }])
     }
 
@@ -460,7 +462,10 @@ impl Work for DirectWork {
         };
         self.store.put_workers(vec![record]).await?;
         let interval = Duration::from_millis(2_500);
-        Ok(Alive { interval })
+        Ok(Alive {
+            interval,
+            claims_start: false,
+        })
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {

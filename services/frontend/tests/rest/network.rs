@@ -87,8 +87,8 @@ struct NeverReady(Arc<Notify>);
 
 #[async_trait]
 impl Health for NeverReady {
-    fn durability(&self) -> String {
-        String::new()
+    fn durability(&self) -> Option<String> {
+        Some(String::new())
     }
 
     async fn ready(&self) -> Result<(), String> {
@@ -102,7 +102,7 @@ async fn a_call_that_never_ends_is_cut_by_the_second_stage() {
     let kit = Kit::new();
     let asked = Arc::new(Notify::new());
     let router = router(RouterDeps {
-        frontend: kit.frontend.clone(),
+        frontend: Some(kit.frontend.clone()),
         work: None,
         health: Arc::new(NeverReady(asked.clone())),
         clock: kit.clock.clone(),

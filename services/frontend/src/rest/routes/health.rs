@@ -8,17 +8,37 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::{App, Failure, reply::json};
+use super::super::{App, Failure, health::StoreConnection, reply::json};
 
 /// How the process is.
 #[derive(Serialize, ToSchema)]
 struct HealthView {
     /// `ok`.
     status: &'static str,
-    /// What an acknowledged write has survived.
-    durability: String,
+    /// What an acknowledged write has survived; left out where nothing is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durability: Option<String>,
     /// Version of the program.
     version: &'static str,
+    /// The latest changes of the connection to the store, oldest first; left out where there is none to lose.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    store_connection: Vec<ConnectionView>,
+}
+
+/// A change of the connection to the store.
+#[derive(Serialize, ToSchema)]
+struct ConnectionView {
+    /// `up` or `down`.
+    state: &'static str,
+    /// Milliseconds since then.
+    ago_ms: u64,
+}
+
+fn change(change: &StoreConnection) -> ConnectionView {
+    ConnectionView {
+        state: if change.is_up { "up" } else { "down" },
+        ago_ms: u64::try_from(change.ago.as_millis()).unwrap_or(u64::MAX),
+    }
 }
 
 fn view(app: &App) -> HealthView {
@@ -26,6 +46,7 @@ fn view(app: &App) -> HealthView {
         status: "ok",
         durability: app.health.durability(),
         version: env!("CARGO_PKG_VERSION"),
+        store_connection: app.health.store_connection().iter().map(change).collect(),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn put(
     Query::of(request.uri(), &[])?;
     let call = Call::read(&app, request).await?;
     let mut spec: JobSpec = call.object("no_job")?;
-    let existing = match app.frontend.job(&name).await {
+    let existing = match app.frontend()?.job(&name).await {
         Ok(job) => Some(job),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
@@ -49,7 +49,7 @@ pub(super) async fn put(
     let was_paused = existing.as_ref().is_some_and(|job| job.paused);
     spec.paused = spec.paused.or(Some(was_paused));
     let job = spec.into_job(name, call.caller(), &app.default_policy)?;
-    let job = app.frontend.put_job(job).await?;
+    let job = app.frontend()?.put_job(job).await?;
     let status = if existing.is_some() {
         StatusCode::OK
     } else {
@@ -73,7 +73,7 @@ pub(super) async fn get(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend.job(&name).await?;
+    let job = app.frontend()?.job(&name).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn delete(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    app.frontend.delete_job(&name).await?;
+    app.frontend()?.delete_job(&name).await?;
     Ok(empty())
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn delete(
 )]
 pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let jobs = app.frontend.jobs().await?;
+    let jobs = app.frontend()?.jobs().await?;
     let jobs: Result<Vec<JobView>, ApiError> = jobs.iter().map(|job| (&**job).try_into()).collect();
     Ok(json(StatusCode::OK, &JobList { jobs: jobs? })?)
 }
@@ -128,7 +128,7 @@ pub(super) async fn pause(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend.pause_job(&name, true).await?;
+    let job = app.frontend()?.pause_job(&name, true).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn resume(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend.pause_job(&name, false).await?;
+    let job = app.frontend()?.pause_job(&name, false).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -166,6 +166,6 @@ pub(super) async fn stats(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let stats = app.frontend.job_stats(&name).await?;
+    let stats = app.frontend()?.job_stats(&name).await?;
     Ok(json(StatusCode::OK, &StatsView::new(name, &stats))?)
 }

@@ -14,7 +14,7 @@ use super::super::{App, Failure, call::Call, query::Query, reply::json, target::
 
 /// The answer that shows a task.
 async fn show(app: &App, task: &Task) -> Result<Response, Failure> {
-    let job = app.frontend.job(&task.job).await?;
+    let job = app.frontend()?.job(&task.job).await?;
     Ok(json(StatusCode::OK, &TaskView::new(task, &job.policy)?)?)
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn get(
     uri: Uri,
 ) -> Result<Response, Failure> {
     let wait = Query::of(&uri, &["wait"])?.wait(app.limits.wait_max)?;
-    let task = app.frontend.task(&job, &id, wait).await?;
+    let task = app.frontend()?.task(&job, &id, wait).await?;
     show(&app, &task).await
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn modify(
     let call = Call::read(&app, request).await?;
     let change: TaskChange = call.object("no_change")?;
     let change = change.into_modification(app.clock.now())?;
-    let task = app.frontend.modify(&job, &id, change).await?;
+    let task = app.frontend()?.modify(&job, &id, change).await?;
     show(&app, &task).await
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn cancel(
     let CancelRequest { running, reason } = call.optional()?;
     let running = running.map(Into::into).unwrap_or_default();
     let reason = reason.map(Arc::from);
-    let task = app.frontend.cancel(&job, &id, running, reason).await?;
+    let task = app.frontend()?.cancel(&job, &id, running, reason).await?;
     show(&app, &task).await
 }
 
@@ -116,6 +116,6 @@ pub(super) async fn redrive(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let task = app.frontend.redrive(&job, &id).await?;
+    let task = app.frontend()?.redrive(&job, &id).await?;
     show(&app, &task).await
 }

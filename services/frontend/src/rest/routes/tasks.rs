@@ -65,10 +65,10 @@ pub(super) async fn submit(
     let location = format!("/v1/jobs/{}/tasks/{}", submitted.job, submitted.id);
     let mut response = if wait.is_some() {
         let task = app
-            .frontend
+            .frontend()?
             .task(&submitted.job, &submitted.id, wait)
             .await?;
-        let job = app.frontend.job(&submitted.job).await?;
+        let job = app.frontend()?.job(&submitted.job).await?;
         json(status, &TaskView::new(&task, &job.policy)?)?
     } else {
         json(status, &SubmittedView::from(submitted))?
@@ -116,9 +116,9 @@ pub(super) async fn list(
         "cursor",
     ];
     let query = Query::of(&uri, &KNOWN)?.list(name.clone())?;
-    let job = app.frontend.job(&name).await?;
+    let job = app.frontend()?.job(&name).await?;
     let page = match query {
-        Some(query) => app.frontend.tasks(query).await?,
+        Some(query) => app.frontend()?.tasks(query).await?,
         None => Default::default(),
     };
     let tasks: Result<Vec<TaskView>, ApiError> = page

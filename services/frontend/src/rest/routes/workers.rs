@@ -48,7 +48,7 @@ pub(super) async fn alive(
 )]
 pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let workers = app.frontend.workers().await?;
+    let workers = app.frontend()?.workers().await?;
     let workers = workers.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &WorkerList { workers })?)
 }
