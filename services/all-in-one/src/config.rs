@@ -93,6 +93,8 @@ pub struct NodeConfig {
     pub controller: dueline_controller::Config,
     /// Executors of this process.
     pub workers: Vec<WorkerConfig>,
+    /// Whether a new task may go straight to a worker of this process that waits for one, past the queue.
+    pub dispatch: bool,
     /// The timeouts of a job that names none.
     pub default_policy: Policy,
     /// Text of the metrics, for `/metrics`.
@@ -111,6 +113,7 @@ impl NodeConfig {
             status: dueline_status_controller::Config::default(),
             controller: dueline_controller::Config::default(),
             workers: Vec::new(),
+            dispatch: true,
             default_policy: Policy::default(),
             metrics: None,
         }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod config;
+mod fleet;
+mod health;
 mod node;
 mod remote;
 

@@ -2,20 +2,23 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use dueline_api::{Dispatch, Frontend, Status, Work, grpc};
-use dueline_backends::{BackendError, OpenedStore};
+use dueline_backends::{BackendError, OpenedQueue, OpenedStore};
 use dueline_controller::Controller;
 use dueline_executor::Executor;
-use dueline_frontend::{FrontendDeps, FrontendService, Health, RestLimits, RouterDeps};
-use dueline_ports::{Clock, QueueError, Rng, StoreError, TaskQueue};
+use dueline_frontend::{FrontendDeps, FrontendService, RestLimits, RouterDeps};
+use dueline_ports::{Clock, Cost, QueueError, Rng, StoreError, TaskQueue};
 use dueline_runtime::{
     DueSignal, EndSignal, ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup,
 };
 use dueline_status_controller::StatusController;
 use tokio::{net::TcpListener, sync::Notify};
 
-use crate::config::{NodeConfig, Role, WorkerConfig};
+use crate::{
+    config::{NodeConfig, Role, WorkerConfig},
+    fleet,
+    health::NodeHealth,
+};
 
 /// Why a process did not start.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,9 @@ pub enum StartError {
     /// The worker's settings cannot work.
     #[error("failed to set up a worker")]
     Worker(#[source] dueline_executor::ConfigError),
+    /// No server was named.
+    #[error("failed to set up the connection to the server: none is named")]
+    NoServer,
     /// The address of the server is wrong.
     #[error("failed to set up the connection to the server")]
     Server(#[source] dueline_api::ApiError),
@@ -54,7 +60,8 @@ pub struct Node {
     frontend: Arc<FrontendService>,
     work: Arc<dyn Work>,
     executors: Vec<Arc<Executor>>,
-    store: OpenedStore,
+    store: Arc<OpenedStore>,
+    queue: OpenedQueue,
     services: TaskGroup,
     workers: TaskGroup,
     /// Ends workers first: what they report must still find its way into the store.
@@ -67,17 +74,28 @@ impl Node {
     /// Opens the store and starts the services. What the workers of an earlier process on the same store had in hand
     /// is handed on again before any worker of this one asks for work.
     pub async fn start(config: NodeConfig) -> Result<Self, StartError> {
-        let store = dueline_backends::open_store(&config.store).map_err(StartError::Backend)?;
-        let queue = dueline_backends::open_queue(&config.queue).map_err(StartError::Backend)?;
+        let store = dueline_backends::open_store(&config.store).await;
+        let store = store.map_err(StartError::Backend)?;
+        let queue = dueline_backends::open_queue(&config.queue).await;
+        let queue = queue.map_err(StartError::Backend)?;
+        let mut config = config;
+        if store.is_shared() {
+            fleet::adapt(&mut config);
+        }
+        let store = Arc::new(store);
         let listener = match config.listen {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
-        let parts = Parts::new(&store, queue);
-        parts.make_queues().await?;
+        let parts = Parts::new(&store, queue.queue.clone());
+        if !queue.is_shared() {
+            parts.make_queues().await?;
+        }
 
         let status = StatusController::new(config.status, parts.status());
-        let recovered = if config.roles.has(Role::StatusController) {
+        // Only the owner of a store may conclude that workers it does not know are dead.
+        let is_owner = !store.is_shared() && config.roles.has(Role::StatusController);
+        let recovered = if is_owner {
             dueline_status_controller::recover(status.clone()).await
         } else {
             0
@@ -90,9 +108,7 @@ impl Node {
                 jobs_changed: parts.jobs_changed.clone(),
             },
         );
-        let dispatch = config
-            .roles
-            .has(Role::Controller)
+        let dispatch = (config.dispatch && config.roles.has(Role::Controller))
             .then(|| controller.clone() as Arc<dyn Dispatch>);
         let frontend = Arc::new(FrontendService::new(parts.frontend(dispatch)));
 
@@ -131,12 +147,12 @@ impl Node {
                     default_policy: config.default_policy.clone(),
                 };
                 let rest = dueline_frontend::router(RouterDeps {
-                    frontend: frontend.clone(),
+                    frontend: offered.frontend.clone(),
                     work: offered.work.clone(),
                     health: Arc::new(NodeHealth {
                         services: services.clone(),
                         stopping: stop_workers.clone(),
-                        durability: store.durability,
+                        store: Some(store.clone()),
                     }),
                     clock: parts.clock.clone(),
                     rng: parts.rng.clone(),
@@ -157,6 +173,7 @@ impl Node {
             work: controller,
             executors,
             store,
+            queue,
             services,
             workers,
             stop_workers,
@@ -186,13 +203,18 @@ impl Node {
     }
 
     /// What an acknowledged submit survives, as text for people.
-    pub const fn durability(&self) -> &'static str {
+    pub fn durability(&self) -> &'static str {
         self.store.durability
     }
 
     /// Bytes of the store on this machine's disk.
     pub fn bytes_on_disk(&self) -> u64 {
         self.store.bytes_on_disk()
+    }
+
+    /// What this process has spent on calls that are billed.
+    pub fn cost(&self) -> Cost {
+        self.store.cost().plus(self.queue.cost())
     }
 
     /// How many tasks of an earlier process were handed on again at the start.
@@ -340,48 +362,4 @@ pub(crate) fn start_worker(
     let run = dueline_executor::run(executor.clone(), shutdown.child());
     group.spawn("executor", run);
     Ok(executor)
-}
-
-/// Healthy while no service has failed and nobody has asked the process to stop.
-struct NodeHealth {
-    services: TaskGroup,
-    stopping: Shutdown,
-    durability: &'static str,
-}
-
-#[async_trait]
-impl Health for NodeHealth {
-    fn durability(&self) -> String {
-        self.durability.to_owned()
-    }
-
-    async fn ready(&self) -> Result<(), String> {
-        // Callers go elsewhere before the services end.
-        if self.stopping.is_intake_stopped() {
-            return Err("stopping".to_owned());
-        }
-        tokio::select! {
-            biased;
-            error = self.services.failed() => Err(error.to_string()),
-            () = std::future::ready(()) => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_process_that_stops_is_not_ready_from_the_first_stage_on() {
-        let stopping = Shutdown::new();
-        let health = NodeHealth {
-            services: TaskGroup::new(),
-            stopping: stopping.clone(),
-            durability: "full",
-        };
-        assert_eq!(health.ready().await, Ok(()));
-        stopping.stop_intake();
-        assert_eq!(health.ready().await, Err("stopping".to_owned()));
-    }
 }

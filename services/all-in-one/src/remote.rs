@@ -7,11 +7,14 @@ use dueline_api::{
     grpc::{self, Remote},
 };
 use dueline_controller::Controller;
+use dueline_domain::Policy;
 use dueline_executor::Executor;
-use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
+use dueline_frontend::{RestLimits, RouterDeps};
+use dueline_runtime::{ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup};
 
 use crate::{
     config::WorkerConfig,
+    health::NodeHealth,
     node::{Drained, StartError, bind, start_worker},
 };
 
@@ -55,14 +58,18 @@ impl RemoteWorker {
 
 /// A controller on a host of its own.
 pub struct ControllerConfig {
-    /// The server that has the queues and the status controller.
-    pub server: String,
+    /// Servers with a status controller, any of which will do.
+    pub servers: Vec<String>,
+    /// What carries tasks, as a URI; `None` for the queue inside the first server.
+    pub queue: Option<String>,
     /// Where executors of this host find the controller; `None` when all of them are in this process.
     pub listen: Option<SocketAddr>,
     /// Its settings.
     pub controller: dueline_controller::Config,
     /// Executors of this process.
     pub workers: Vec<WorkerConfig>,
+    /// Text of the metrics, for `/metrics`.
+    pub metrics: Option<dueline_frontend::MetricsText>,
 }
 
 /// A controller of this process, with its executors, on a server elsewhere.
@@ -78,7 +85,23 @@ pub struct RemoteController {
 impl RemoteController {
     /// Starts the controller, its executors, and the port for further ones.
     pub async fn start(config: ControllerConfig) -> Result<Self, StartError> {
-        let remote = Remote::new(&config.server).map_err(StartError::Server)?;
+        let status = Remote::status_of(&config.servers).map_err(StartError::Server)?;
+        let queue = match &config.queue {
+            Some(uri) => Some(
+                dueline_backends::open_queue(uri)
+                    .await
+                    .map_err(StartError::Backend)?
+                    .queue,
+            ),
+            None => None,
+        };
+        let queue = match (queue, config.servers.first()) {
+            (Some(queue), _) => queue,
+            (None, Some(server)) => {
+                Arc::new(Remote::new(server).map_err(StartError::Server)?.queue())
+            }
+            (None, None) => return Err(StartError::NoServer),
+        };
         let listener = match config.listen {
             Some(address) => Some(bind(address).await?),
             None => None,
@@ -86,8 +109,8 @@ impl RemoteController {
         let controller = Controller::new(
             config.controller,
             dueline_controller::Deps {
-                queue: Arc::new(remote.queue()),
-                status: Arc::new(remote.status()),
+                queue,
+                status: Arc::new(status),
                 jobs_changed: Arc::default(),
             },
         );
@@ -109,7 +132,21 @@ impl RemoteController {
                 work: Some(controller as Arc<dyn Work>),
                 ..grpc::Services::default()
             };
-            let router = grpc::routes(offered).into_axum_router();
+            let rest = dueline_frontend::router(RouterDeps {
+                frontend: None,
+                work: offered.work.clone(),
+                health: Arc::new(NodeHealth {
+                    services: services.clone(),
+                    stopping: stop_workers.clone(),
+                    store: None,
+                }),
+                clock: Arc::new(SystemClock),
+                rng: Arc::new(SystemRng),
+                metrics: config.metrics,
+                limits: RestLimits::default(),
+                default_policy: Policy::default(),
+            });
+            let router = rest.merge(grpc::routes(offered).into_axum_router());
             let serve = dueline_frontend::serve(listener, router, stop_services.child());
             services.spawn("network", serve);
             address

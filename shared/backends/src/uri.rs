@@ -1,19 +1,25 @@
 //! `scheme:path?option=value&…`, no more than backends need.
 
-/// A URI taken apart.
+use std::{fmt::Display, str::FromStr};
+
+use crate::BackendError;
+
+/// A URI taken apart. Options are taken out one by one; what is left over at the end is unknown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Uri<'a> {
+    whole: &'a str,
     pub(crate) scheme: &'a str,
     pub(crate) path: &'a str,
-    pub(crate) options: Vec<(&'a str, &'a str)>,
+    options: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> Uri<'a> {
+    /// `None` when there is no scheme.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once(':')?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let path = path.strip_prefix("//").unwrap_or(path);
-        if scheme.is_empty() || path.is_empty() {
+        if scheme.is_empty() {
             return None;
         }
         let options = query
@@ -22,9 +28,57 @@ impl<'a> Uri<'a> {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .collect();
         Some(Self {
+            whole: text,
             scheme,
             path,
             options,
         })
+    }
+
+    /// Takes the option out; the last one counts when it is there twice.
+    pub(crate) fn option(&mut self, name: &str) -> Option<&'a str> {
+        let found = self.options.iter().rev().find(|(known, _)| *known == name);
+        let value = found.map(|(_, value)| *value);
+        self.options.retain(|(known, _)| *known != name);
+        value
+    }
+
+    /// Takes an option out that is parsed by its type.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &'static str,
+        expected: &'static str,
+    ) -> Result<Option<T>, BackendError> {
+        let Some(value) = self.option(name) else {
+            return Ok(None);
+        };
+        value
+            .parse()
+            .map(Some)
+            .map_err(|_| wrong_value(name, value, expected))
+    }
+
+    /// All options must have been taken out by now.
+    pub(crate) fn end(self, known: &'static str) -> Result<(), BackendError> {
+        match self.options.first() {
+            None => Ok(()),
+            Some((option, _)) => Err(BackendError::UnknownOption {
+                uri: self.whole.to_owned(),
+                option: (*option).to_owned(),
+                known,
+            }),
+        }
+    }
+}
+
+pub(crate) fn wrong_value(
+    option: &'static str,
+    value: &str,
+    expected: &'static str,
+) -> BackendError {
+    BackendError::OptionValue {
+        option,
+        value: value.to_owned(),
+        expected,
     }
 }

@@ -9,9 +9,25 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("ports", &["domain"]),
-    ("store-sqlite", &["domain", "ports"]),
+    ("records", &["domain", "ports"]),
+    ("store-sqlite", &["domain", "ports", "records"]),
     ("queue-local", &["domain", "ports"]),
-    ("backends", &["ports", "store-sqlite", "queue-local"]),
+    ("aws", &["ports"]),
+    ("store-dynamodb", &["domain", "ports", "records", "aws"]),
+    ("queue-sqs", &["domain", "ports", "aws"]),
+    (
+        "backends",
+        &[
+            "domain",
+            "ports",
+            "store-sqlite",
+            "queue-local",
+            "aws",
+            "store-dynamodb",
+            "queue-sqs",
+        ],
+    ),
+    ("scale", &[]),
     ("runtime", &["domain", "ports"]),
     // The servers of gRPC give back what they could not deliver, in supervised tasks.
     ("api", &["domain", "ports", "runtime"]),
@@ -47,6 +63,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "all-in-one",
             "controller",
             "executor",
+            "scale",
         ],
     ),
     (
@@ -66,6 +83,9 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
         ],
     ),
     ("tests-end-to-end", &[]),
+    ("tests-engines", &[]),
+    ("tests-fleet", &["tests-end-to-end", "tests-engines"]),
+    ("tests-infra", &[]),
     ("tests-tidy", &[]),
 ];
 

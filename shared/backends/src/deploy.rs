@@ -1,0 +1,189 @@
+//! Making, checking and removing what a store and queue need in AWS.
+
+use dueline_aws::Meter;
+use dueline_ports::{JobStore as _, TaskQueue as _};
+use dueline_queue_sqs::{Drift, OpenError as SqsError, QueueInfo, SqsOptions, SqsQueue};
+use dueline_store_dynamodb::{
+    DynamoOptions, DynamoStore, OpenError,
+    setup::{self, Found, Step, Wanted},
+};
+
+use crate::{BackendError, QueueAddress, StoreAddress};
+
+/// Something to do, something done, or something that has to be known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The table or queue.
+    pub what: String,
+    /// In words.
+    pub text: String,
+    /// Whether it changes something; else it only has to be known.
+    pub changes: bool,
+}
+
+impl Action {
+    fn new(what: &str, text: impl Into<String>, changes: bool) -> Self {
+        let (what, text) = (what.to_owned(), text.into());
+        Self {
+            what,
+            text,
+            changes,
+        }
+    }
+}
+
+/// What [`set_up`] would do.
+pub async fn plan(store: &StoreAddress, queue: &QueueAddress) -> Result<Vec<Action>, BackendError> {
+    let mut actions = Vec::new();
+    let mut is_there = false;
+    if let StoreAddress::DynamoDb(options) = store {
+        let steps = steps(options).await?;
+        is_there = !steps.iter().any(Step::changes);
+        actions.extend(told(&options.table, &steps));
+    }
+    if let QueueAddress::Sqs(options) = queue {
+        let sqs = open(options).await?;
+        for info in infos(&sqs, store, is_there).await? {
+            actions.extend(wanted(&info));
+        }
+    }
+    Ok(actions)
+}
+
+/// Makes what is missing: table, index, expiry, backups, the set-aside queue, and the queue of every job that is known.
+/// What is there already is left alone, and attributes that differ are put right; so it can be run again and again.
+pub async fn set_up(
+    store: &StoreAddress,
+    queue: &QueueAddress,
+) -> Result<Vec<Action>, BackendError> {
+    let mut actions = Vec::new();
+    if let StoreAddress::DynamoDb(options) = store {
+        let client = setup::client(&options.aws).await.map_err(dynamo)?;
+        let steps = steps(options).await?;
+        setup::carry_out(&client, &options.table, &steps)
+            .await
+            .map_err(dynamo)?;
+        actions.extend(told(&options.table, &steps));
+    }
+    if let QueueAddress::Sqs(options) = queue {
+        let sqs = open(options).await?;
+        let before = infos(&sqs, store, true).await?;
+        sqs.ensure_set_aside().await.map_err(BackendError::Queue)?;
+        sqs.mend_set_aside().await.map_err(BackendError::Queue)?;
+        for job in jobs(store).await? {
+            sqs.ensure(&job).await.map_err(BackendError::Queue)?;
+            sqs.mend(&job).await.map_err(BackendError::Queue)?;
+        }
+        actions.extend(before.iter().flat_map(wanted));
+    }
+    Ok(actions)
+}
+
+/// As [`set_up`], but refuses a table that exists: for somebody who will remove it again.
+pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
+    let (store, queue) = (StoreAddress::parse(store)?, QueueAddress::parse(queue)?);
+    if let StoreAddress::DynamoDb(options) = &store
+        && found(options).await?.table.is_some()
+    {
+        return Err(BackendError::Exists {
+            what: options.table.clone(),
+        });
+    }
+    set_up(&store, &queue).await.map(drop)
+}
+
+/// Removes the table with everything in it, and all queues with the prefix and tag of this deployment. What is not
+/// there is no error. Answers what was removed.
+pub async fn remove(store: &str, queue: &str) -> Result<Vec<String>, BackendError> {
+    let mut removed = Vec::new();
+    if let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? {
+        let client = setup::client(&options.aws).await.map_err(dynamo)?;
+        setup::remove(&client, &options.table)
+            .await
+            .map_err(dynamo)?;
+        removed.push(options.table);
+    }
+    if let QueueAddress::Sqs(options) = QueueAddress::parse(queue)? {
+        let sqs = open(&options).await?;
+        removed.extend(sqs.remove_all().await.map_err(BackendError::Queue)?);
+    }
+    Ok(removed)
+}
+
+async fn found(options: &DynamoOptions) -> Result<Found, BackendError> {
+    let client = setup::client(&options.aws).await.map_err(dynamo)?;
+    setup::inspect(&client, &options.table)
+        .await
+        .map_err(dynamo)
+}
+
+async fn steps(options: &DynamoOptions) -> Result<Vec<Step>, BackendError> {
+    let wanted = Wanted {
+        table: options.table.clone(),
+        slots: options.slots,
+        backups: true,
+    };
+    Ok(setup::plan(&found(options).await?, &wanted))
+}
+
+fn told(table: &str, steps: &[Step]) -> Vec<Action> {
+    let steps = steps.iter().filter(|step| **step != Step::Wait);
+    steps
+        .map(|step| Action::new(table, step.to_string(), step.changes()))
+        .collect()
+}
+
+async fn open(options: &SqsOptions) -> Result<std::sync::Arc<SqsQueue>, BackendError> {
+    let queue = SqsQueue::open(options.clone(), Meter::default()).await;
+    queue.map_err(|error: SqsError| BackendError::Sqs(error))
+}
+
+/// The jobs of a store that is set up.
+async fn jobs(store: &StoreAddress) -> Result<Vec<dueline_domain::JobName>, BackendError> {
+    let StoreAddress::DynamoDb(options) = store else {
+        return Ok(Vec::new());
+    };
+    let store = DynamoStore::open(options.clone(), Meter::default())
+        .await
+        .map_err(dynamo)?;
+    let jobs = store.jobs().await.map_err(BackendError::Store)?;
+    Ok(jobs.iter().map(|job| job.name.clone()).collect())
+}
+
+async fn infos(
+    sqs: &SqsQueue,
+    store: &StoreAddress,
+    store_is_there: bool,
+) -> Result<Vec<QueueInfo>, BackendError> {
+    let mut infos = vec![
+        sqs.describe_set_aside()
+            .await
+            .map_err(BackendError::Queue)?,
+    ];
+    if store_is_there {
+        for job in jobs(store).await? {
+            infos.extend(sqs.describe(&job).await.map_err(BackendError::Queue)?);
+        }
+    }
+    Ok(infos)
+}
+
+fn wanted(info: &QueueInfo) -> Vec<Action> {
+    if !info.exists {
+        return vec![Action::new(&info.name, "create the queue", true)];
+    }
+    let change = |drift: &Drift| {
+        let Drift { what, is, wanted } = drift;
+        let is = is.as_deref().unwrap_or("nothing");
+        Action::new(
+            &info.name,
+            format!("set {what} from {is} to {wanted}"),
+            true,
+        )
+    };
+    info.drift.iter().map(change).collect()
+}
+
+fn dynamo(error: OpenError) -> BackendError {
+    BackendError::DynamoDb(error)
+}

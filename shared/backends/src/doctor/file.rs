@@ -1,0 +1,180 @@
+//! A SQLite file.
+
+use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+
+use dueline_store_sqlite::{Durability, OpenError, SCHEMA_VERSION, SqliteOptions, SqliteStore};
+
+use super::{Finding, Reach, StoreReport};
+
+const AREA: &str = "file";
+
+/// Opens the file if nobody owns it, which looks for damage as every start does. One that would be changed by that is
+/// left alone.
+pub(super) fn look_at(options: &SqliteOptions) -> StoreReport {
+    let name = options.path.display().to_string();
+    if !options.path.is_file() {
+        let missing = Finding::defect(
+            AREA,
+            &name,
+            "there is no such file",
+            "'dueline serve' makes it; if it should be there, name the right one by --data or --store",
+        );
+        return StoreReport::new(Reach::NotTried, vec![missing]);
+    }
+    let mut report = StoreReport::new(Reach::Yes, Vec::new());
+    if is_older(&beginning(&options.path), SCHEMA_VERSION) {
+        report.findings.push(Finding::warning(
+            AREA,
+            &name,
+            format!("its schema is older than version {SCHEMA_VERSION}, so it was not opened here"),
+            "nothing to do: the next 'dueline serve' brings it up to date; keep a backup from before",
+        ));
+        return report;
+    }
+    match SqliteStore::open(options.clone()) {
+        Ok(store) => {
+            let detail = format!("not damaged, schema version {SCHEMA_VERSION}, no server owns it");
+            report.findings.push(Finding::ok(AREA, &name, detail));
+            report.store = Some(Arc::new(store));
+        }
+        Err(error) => {
+            report.is_owned = matches!(error, OpenError::InUse { .. });
+            report.findings.push(refused(&name, error));
+        }
+    }
+    report.findings.push(durability(options.durability));
+    report
+}
+
+fn refused(name: &str, error: OpenError) -> Finding {
+    let detail = chain(&error);
+    let mend = match error {
+        OpenError::InUse { owner, .. } => {
+            let detail = format!("in use by {owner}; what is in it is seen through that server");
+            return Finding::ok(AREA, name, detail);
+        }
+        OpenError::Newer { .. } => "use the dueline that wrote it, or a newer one",
+        OpenError::Foreign => "name another file by --data or --store",
+        OpenError::Damaged(_) => "restore it from a backup",
+        OpenError::Setting { .. } | OpenError::Sqlite(_) | OpenError::Io { .. } => {
+            "see to the file, its folder and their permissions; SQLite needs a local file system"
+        }
+    };
+    Finding::defect(AREA, name, detail, mend)
+}
+
+fn durability(durability: Durability) -> Finding {
+    match durability {
+        Durability::Full => Finding::ok(
+            AREA,
+            "durability",
+            "full: accepted tasks survive a loss of power",
+        ),
+        Durability::Normal => Finding::warning(
+            AREA,
+            "durability",
+            "normal: the last accepted tasks may be lost with the power",
+            "set durability = \"full\" (?durability=full in a store URI)",
+        ),
+    }
+}
+
+/// The first bytes of a file, as many as there are.
+fn beginning(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What cannot be read is told when it is opened.
+        let _ = file.take(72).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Whether the header is that of one of our files with an older schema. SQLite keeps `user_version` at byte 60 and
+/// `application_id` at byte 68.
+fn is_older(header: &[u8], known: i32) -> bool {
+    let number = |at: usize| {
+        let bytes = header.get(at..at + 4)?;
+        Some(i32::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let is_ours = number(68) == Some(i32::from_be_bytes(*b"DUEL"));
+    is_ours && number(60).is_some_and(|version| (1..known).contains(&version))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::State, *};
+
+    fn header(version: i32, application: [u8; 4]) -> Vec<u8> {
+        let mut header = vec![0; 60];
+        header.extend(version.to_be_bytes());
+        header.extend([0; 4]);
+        header.extend(application);
+        header
+    }
+
+    #[test]
+    fn only_an_older_file_of_ours_is_left_alone() {
+        assert!(is_older(&header(2, *b"DUEL"), 3));
+        assert!(!is_older(&header(3, *b"DUEL"), 3));
+        assert!(!is_older(&header(4, *b"DUEL"), 3));
+        assert!(!is_older(&header(2, *b"else"), 3));
+        assert!(!is_older(b"short", 3));
+    }
+
+    #[tokio::test]
+    async fn the_header_of_a_file_of_ours_is_read_right() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.db");
+        drop(SqliteStore::open(SqliteOptions::at(&path)).expect("a store"));
+        let header = beginning(&path);
+        assert!(is_older(&header, SCHEMA_VERSION + 1));
+        assert!(!is_older(&header, SCHEMA_VERSION));
+    }
+
+    #[tokio::test]
+    async fn g_18_what_is_wrong_with_a_file_is_named_and_the_file_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = |name: &str| SqliteOptions::at(folder.path().join(name));
+        let of = |options: &SqliteOptions| {
+            let report = look_at(options);
+            let first = report.findings.first().expect("a finding").clone();
+            (first, report)
+        };
+        let (finding, report) = of(&options("none.db"));
+        assert_eq!(
+            (finding.state, report.reach),
+            (State::Defect, Reach::NotTried)
+        );
+        assert!(!options("none.db").path.exists());
+
+        std::fs::write(&options("text.db").path, "not a database at all").expect("a file");
+        let (finding, _) = of(&options("text.db"));
+        assert_eq!(finding.state, State::Defect, "{finding:?}");
+        assert!(finding.mend.expect("a mend").contains("another file"));
+        let text = std::fs::read(&options("text.db").path).expect("a file");
+        assert_eq!(text, b"not a database at all");
+
+        let mut good = options("good.db");
+        let store = SqliteStore::open(good.clone()).expect("a store");
+        let (finding, report) = of(&good);
+        assert!(report.is_owned && report.store.is_none());
+        assert!(finding.detail.contains("in use"), "{finding:?}");
+        drop(store);
+        good.durability = Durability::Normal;
+        let (finding, report) = of(&good);
+        assert_eq!(finding.state, State::Ok, "{finding:?}");
+        assert!(report.store.is_some());
+        assert_eq!(report.findings[1].state, State::Warning);
+    }
+}
