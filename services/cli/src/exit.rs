@@ -14,7 +14,7 @@ pub enum Exit {
     Internal = 1,
     /// The command line or the request is wrong.
     Invalid = 2,
-    /// No such job or task.
+    /// No such job, task or table.
     NotFound = 3,
     /// The present state stands against it.
     Conflict = 4,
@@ -24,7 +24,7 @@ pub enum Exit {
     Unsuccessful = 6,
     /// Not allowed.
     Denied = 7,
-    /// A demo or benchmark found something wrong.
+    /// A demo, a benchmark or the doctor found something wrong.
     VerifyFailed = 8,
     /// Some tasks of a batch were refused.
     Partial = 9,
@@ -59,12 +59,12 @@ impl Exit {
             Self::Ok => "it worked",
             Self::Internal => "a fault of the program or the server",
             Self::Invalid => "the command line or the request is wrong",
-            Self::NotFound => "there is no such job or task",
+            Self::NotFound => "there is no such job, task or table",
             Self::Conflict => "the present state stands against it",
             Self::Unavailable => "the server cannot be reached, or there was no answer in time",
             Self::Unsuccessful => "the task that was waited for ended without success",
             Self::Denied => "not allowed",
-            Self::VerifyFailed => "a demo or benchmark found something wrong",
+            Self::VerifyFailed => "a demo, a benchmark or the doctor found something wrong",
             Self::Partial => "some tasks of a batch were refused",
             Self::GivenBack => "running tasks did not end within the grace and were given back",
         }

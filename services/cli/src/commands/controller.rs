@@ -4,7 +4,7 @@ use clap::Args;
 use dueline_all_in_one::{ControllerConfig, RemoteController};
 use dueline_controller::Serve;
 use dueline_domain::JobName;
-use dueline_runtime::config::ConfigArgs;
+use dueline_runtime::config::{ConfigArgs, Settings};
 
 use super::process;
 use crate::{
@@ -12,7 +12,10 @@ use crate::{
     exit::{CliError, Exit},
 };
 
-/// Runs a controller on this host, and an executor, for the server that `--server` names.
+/// Runs a controller on this host, and an executor, for the servers that `--server` names.
+///
+/// `--server` takes several addresses of status controllers, separated by commas: any of them will do. With `--queue`
+/// messages come from there (`sqs://PREFIX`), else from inside the first server.
 #[derive(Debug, Args)]
 pub struct Controller {
     /// Serve only these jobs, separated by commas [default: all]
@@ -43,8 +46,12 @@ impl Controller {
         } else {
             vec![process::worker(settings, false)?]
         };
+        let metrics = prepared.metrics.clone();
+        let _upkeep = process::upkeep(prepared.metrics.clone());
         let controller = RemoteController::start(ControllerConfig {
-            server: context.global.server.clone(),
+            servers: servers(&context.global.server),
+            // Without a queue that processes share, messages come from inside the first server.
+            queue: (settings.queue != Settings::default().queue).then(|| settings.queue.clone()),
             // A port of its own only when it was asked for: the default one is the server's.
             listen: self
                 .config
@@ -56,6 +63,7 @@ impl Controller {
                 ..dueline_controller::Config::default()
             },
             workers,
+            metrics: Some(std::sync::Arc::new(move || metrics.render())),
         })
         .await
         .map_err(|error| process::start_error(&error))?;
@@ -70,4 +78,10 @@ impl Controller {
         let executors = controller.executors().to_vec();
         process::stop(grace, &executors, controller.stop(grace)).await
     }
+}
+
+fn servers(list: &str) -> Vec<String> {
+    let named = list.split(',').map(str::trim);
+    let named = named.filter(|server| !server.is_empty());
+    named.map(str::to_owned).collect()
 }

@@ -13,12 +13,15 @@ pub mod demo;
 mod completions;
 mod controller;
 mod dev;
+mod doctor;
 mod health;
 mod job;
 mod payload;
 mod process;
 mod reference;
+mod scale;
 mod serve;
+mod setup;
 mod task;
 mod worker;
 mod worker_run;
@@ -34,6 +37,12 @@ pub enum Command {
     Serve(serve::Serve),
     /// Run a controller for a server elsewhere
     Controller(controller::Controller),
+    /// Make tables and queues in AWS, or say what is not as it should be
+    Setup(setup::Setup),
+    /// Check a deployment and name each defect with its mend
+    Doctor(doctor::Doctor),
+    /// Say what a load costs on AWS and which limit it meets
+    Scale(scale::Scale),
     /// Measure this machine and this program
     Bench(bench::Bench),
     /// Define jobs and look at them
@@ -59,6 +68,9 @@ impl Command {
             Self::Demo(command) => command.run(context).await,
             Self::Serve(command) => command.run(context).await,
             Self::Controller(command) => command.run(context).await,
+            Self::Scale(command) => command.run(context),
+            Self::Setup(command) => command.run(context).await,
+            Self::Doctor(command) => command.run(context).await,
             Self::Bench(command) => command.run(context).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
 use dueline_api::ErrorKind;
+use dueline_backends::{BackendError, Fault};
 use dueline_executor::{BuiltIn, Executor, HttpSettings, Registry};
 use dueline_runtime::{
     Metrics, ServiceError, TaskGroup, TelemetryGuard,
@@ -96,12 +97,24 @@ pub(crate) fn check_folder(settings: &Settings) -> Result<(), CliError> {
 }
 
 /// Something did not start.
+pub(crate) fn backend_error(error: &BackendError) -> CliError {
+    CliError::new(kind_of(error), "start", chain(error))
+}
+
+fn kind_of(error: &BackendError) -> ErrorKind {
+    match error.fault() {
+        Fault::InUse => ErrorKind::Conflict,
+        Fault::Missing => ErrorKind::NotFound,
+        Fault::Denied => ErrorKind::Denied,
+        Fault::Unreachable => ErrorKind::Unavailable,
+        Fault::Wrong => ErrorKind::Invalid,
+    }
+}
+
 pub(crate) fn start_error(error: &StartError) -> CliError {
     let kind = match error {
-        StartError::Backend(error) if error.is_in_use() => ErrorKind::Conflict,
-        StartError::Backend(_) | StartError::Worker(_) | StartError::Server(_) => {
-            ErrorKind::Invalid
-        }
+        StartError::Backend(error) => kind_of(error),
+        StartError::Worker(_) | StartError::Server(_) | StartError::NoServer => ErrorKind::Invalid,
         StartError::Store(_) | StartError::Queue(_) | StartError::Listen { .. } => {
             ErrorKind::Unavailable
         }

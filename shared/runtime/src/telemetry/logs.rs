@@ -54,7 +54,7 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&settings.level).map_err(|source| TelemetryError::Level {
+    let filter = EnvFilter::try_new(directives(&settings.level)).map_err(|source| TelemetryError::Level {
         level: settings.level.clone(),
         source,
     })?;
@@ -64,6 +64,15 @@ where
         LogFormat::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
     };
     Ok(tracing_subscriber::registry().with(lines.with_filter(filter)))
+}
+
+/// The directives that hold. The AWS SDK looks for a region and credentials in one place after the other and warns of
+/// each that has none; whoever needs neither is not interested, and the error at the end says all of it.
+fn directives(level: &str) -> String {
+    if level.contains("aws_config") {
+        return level.to_owned();
+    }
+    format!("{level},aws_config::imds=off,aws_config::meta=off")
 }
 
 #[cfg(test)]

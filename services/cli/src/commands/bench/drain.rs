@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     Bench, Latencies, Report, enqueue,
-    place::{self, JOB, Place, fill, put_job, stop},
+    place::{self, JOB, Place, fill, put_job},
     rss_peak_kib,
 };
 use crate::exit::CliError;
@@ -69,7 +69,7 @@ pub(super) async fn both(bench: &Bench, place: &Place) -> Result<Report, CliErro
     let mut report = bench.report(tasks, bench.slots());
     report.db_bytes = place.db_bytes("both");
     report.more.insert("submitted_s", submitted.as_secs_f64());
-    stop(node).await?;
+    place.stop(node).await?;
     report.rss_kib = rss_peak_kib();
     Ok(report.measured(elapsed, &latencies))
 }
@@ -101,7 +101,7 @@ async fn filled(place: &Place, name: &str, tasks: u64) -> Result<(), CliError> {
     let node = place.node(name, None).await?;
     let job = put_job(&node, JOB, Handler::worker(), Policy::default()).await?;
     fill(place, &node.frontend(), &job, tasks, None).await?;
-    stop(node).await
+    place.stop(node).await
 }
 
 /// Opens the file `name` with a worker; the time from the worker's start until `tasks` tasks are recorded as done.
@@ -115,7 +115,7 @@ async fn drained(
     let started = Instant::now();
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
-    stop(node).await?;
+    place.stop(node).await?;
     Ok(elapsed)
 }
 

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     Bench, Latencies, Report,
-    place::{JOB, Place, put_job, stop},
+    place::{JOB, Place, put_job},
     rss_peak_kib,
 };
 use crate::exit::CliError;
@@ -34,7 +34,7 @@ pub(super) async fn callers(
     let elapsed = started.elapsed();
     let mut report = bench.report(tasks, callers);
     report.db_bytes = place.db_bytes("enqueue");
-    stop(node).await?;
+    place.stop(node).await?;
     report.rss_kib = rss_peak_kib();
     Ok(report.measured(elapsed, &latencies))
 }
@@ -111,7 +111,7 @@ pub(super) async fn bulk(bench: &Bench, place: &Place) -> Result<Report, CliErro
     report.db_bytes = place.db_bytes("bulk");
     #[expect(clippy::cast_precision_loss, reason = "a batch is small")]
     report.more.insert("batch", batch as f64);
-    stop(node).await?;
+    place.stop(node).await?;
     report.rss_kib = rss_peak_kib();
     Ok(report.measured(elapsed, &latencies))
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::{
     Bench, Latencies, Report,
     drain::until_finished,
-    place::{JOB, Place, number_of, put_job, stop},
+    place::{JOB, Place, number_of, put_job},
     rss_peak_kib,
 };
 use crate::exit::CliError;
@@ -65,7 +65,7 @@ pub(super) async fn latency(bench: &Bench, place: &Place) -> Result<Report, CliE
     }
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
-    stop(node).await?;
+    place.stop(node).await?;
     let mut report = bench.report(tasks, bench.slots());
     report.db_bytes = place.db_bytes("latency");
     report.rss_kib = rss_peak_kib();
@@ -109,7 +109,7 @@ pub(super) async fn schedule(bench: &Bench, place: &Place) -> Result<Report, Cli
     }
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
-    stop(node).await?;
+    place.stop(node).await?;
     let mut report = bench.report(tasks, bench.slots());
     report.db_bytes = place.db_bytes("schedule");
     report.rss_kib = rss_peak_kib();

@@ -11,27 +11,38 @@ mod retry;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use dueline_ports::Prices;
 use indicatif::ProgressBar;
 
 use self::place::Place;
 use crate::{
     cli::Context,
+    commands::process,
     exit::{CliError, Exit},
 };
 pub use report::{Latencies, Report, db_bytes, rss_peak_kib};
 
-/// Measures the whole program on a fresh SQLite file, in one process and without a network.
+/// Measures the whole program in one process: on a fresh SQLite file without a network, or on a fresh table and fresh
+/// queues, which it makes and removes, with each task going through the queue as it does between processes.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
     /// What to measure
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value_t = Scenario::Both)]
     scenario: Scenario,
+
+    /// Store by URI instead of a fresh SQLite file; its table is named after it and the scenario: dynamodb://TABLE
+    #[arg(long, value_name = "URI", requires = "queue")]
+    store: Option<String>,
+
+    /// Queue by URI, for --store: sqs://PREFIX
+    #[arg(long, value_name = "URI", requires = "store")]
+    queue: Option<String>,
 
     /// How many tasks [default: what suits the scenario]
     #[arg(long, value_name = "N")]
     tasks: Option<u64>,
 
-    /// Callers of enqueue scenarios, slots of the worker in others [default: 64 callers, 10 slots]
+    /// Callers of enqueue scenarios, slots of the worker in others [default: 64 callers, 10 slots; 64 with --store]
     #[arg(long, value_name = "C")]
     concurrency: Option<u32>,
 
@@ -108,7 +119,11 @@ impl Bench {
         if let Some(spinner) = spinner {
             spinner.finish_and_clear();
         }
-        let report = report?;
+        // Whatever happened, tables and queues must not stay behind.
+        let cleared = place.clear().await;
+        let mut report = report?;
+        cleared?;
+        self.add_costs(&place, &mut report);
         let line = if context.output.is_json() {
             report.to_json()
         } else {
@@ -123,6 +138,12 @@ impl Bench {
     }
 
     fn tasks(&self, default: u64) -> u64 {
+        // A local engine takes a hundredth of what a file does.
+        let default = if self.store.is_some() {
+            default.min(5_000)
+        } else {
+            default
+        };
         self.tasks.unwrap_or(default).max(1)
     }
 
@@ -131,7 +152,51 @@ impl Bench {
     }
 
     fn slots(&self) -> u32 {
-        self.callers(10)
+        // A slot waits for the network here, so it takes more of them to keep the store busy.
+        self.callers(if self.store.is_some() { 64 } else { 10 })
+    }
+
+    /// Store and queue instead of a file, if the scenario can use them.
+    fn fleet(&self) -> Result<Option<(String, String)>, CliError> {
+        let (Some(store), Some(queue)) = (&self.store, &self.queue) else {
+            return Ok(None);
+        };
+        let address = dueline_backends::StoreAddress::parse(store);
+        let address = address.map_err(|error| process::backend_error(&error))?;
+        if !address.is_shared() {
+            let text = "--store names what processes share; a file is made by itself, see --dir and --durability";
+            return Err(CliError::invalid(text));
+        }
+        // "sqs://" stands for its default prefix, to which a name can be added.
+        let queue = match queue.as_str() {
+            "sqs:" | "sqs://" => "sqs://dueline".to_owned(),
+            named => named.replacen("sqs://?", "sqs://dueline?", 1),
+        };
+        Ok(Some((store.clone(), queue)))
+    }
+
+    /// What calls have cost, per task.
+    fn add_costs(&self, place: &Place, report: &mut Report) {
+        let spent = place.spent();
+        if self.store.is_none() || report.tasks == 0 {
+            return;
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "counts of a benchmark are small"
+        )]
+        let (tasks, requests) = (report.tasks as f64, spent.queue_requests as f64);
+        let per_task = |count: f64| (count / tasks * 1_000.0).round() / 1_000.0;
+        let dollars = spent.dollars(&Prices::default()) / tasks * 1e6;
+        report.more.extend([
+            ("wru_per_task", per_task(spent.write_units)),
+            ("rru_per_task", per_task(spent.read_units)),
+            ("sqs_requests_per_task", per_task(requests)),
+            (
+                "usd_per_million_tasks",
+                (dollars * 1_000.0).round() / 1_000.0,
+            ),
+        ]);
     }
 
     /// A report to fill in.
@@ -139,8 +204,16 @@ impl Bench {
         let scenario = self.scenario.to_possible_value();
         Report {
             scenario: scenario.map_or_else(String::new, |value| value.get_name().to_owned()),
-            store: "sqlite".into(),
-            durability: self.durability.clone(),
+            store: if self.store.is_some() {
+                "dynamodb"
+            } else {
+                "sqlite"
+            }
+            .into(),
+            durability: match self.store {
+                Some(_) => "replicated".into(),
+                None => self.durability.clone(),
+            },
             tasks,
             concurrency,
             payload_bytes: self.payload_bytes,

@@ -1,29 +1,39 @@
-//! Where a benchmark happens: a fresh file, services on it, and handlers that cost nothing.
+//! Where a benchmark happens: a fresh file or table, services on it, and handlers that cost nothing.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use dueline_all_in_one::{Node, NodeConfig, WorkerConfig};
 use dueline_api::{ErrorKind, Frontend};
 use dueline_domain::{Handler, Job, JobName, NewTask, Policy, Quota, Timestamp};
 use dueline_executor::Registry;
-use dueline_ports::{Clock as _, Rng as _};
+use dueline_ports::{Clock as _, Cost, Rng as _};
 use dueline_runtime::{SystemClock, SystemRng, incarnation};
 
 use super::{Bench, db_bytes};
 use crate::{
-    commands::process::{chain, start_error},
+    commands::process::{backend_error, chain, start_error},
     exit::CliError,
 };
 
 /// The job of a benchmark.
 pub(super) const JOB: &str = "bench";
 
-/// A folder of its own, gone when this is dropped.
+/// A folder of its own, gone when this is dropped; or tables and queues of its own, gone with [`Place::clear`].
 pub(super) struct Place {
     folder: PathBuf,
     durability: String,
     payload_bytes: usize,
+    /// Store and queue that were asked for instead of a file.
+    fleet: Option<(String, String)>,
+    /// Tables and queues that were made.
+    made: Mutex<BTreeSet<(String, String)>>,
+    spent: Mutex<Cost>,
 }
 
 impl Place {
@@ -43,6 +53,9 @@ impl Place {
             folder,
             durability: bench.durability.clone(),
             payload_bytes: bench.payload_bytes,
+            fleet: bench.fleet()?,
+            made: Mutex::default(),
+            spent: Mutex::default(),
         })
     }
 
@@ -54,10 +67,56 @@ impl Place {
         db_bytes(&self.file(name))
     }
 
-    pub(super) fn config(&self, name: &str) -> NodeConfig {
-        let path = self.file(name);
-        let uri = format!("sqlite:{}?durability={}", path.display(), self.durability);
-        NodeConfig::embedded(uri)
+    /// Services on the file, or on the table and queues, of that name; these are made if they are not there.
+    pub(super) async fn config(&self, name: &str) -> Result<NodeConfig, CliError> {
+        let Some((store, queue)) = &self.fleet else {
+            let path = self.file(name);
+            let uri = format!("sqlite:{}?durability={}", path.display(), self.durability);
+            return Ok(NodeConfig::embedded(uri));
+        };
+        let (store, queue) = (named(store, name), named(queue, name));
+        let is_new = lock(&self.made).insert((store.clone(), queue.clone()));
+        if is_new {
+            let made = dueline_backends::deploy::make_new(&store, &queue).await;
+            if let Err(error) = made {
+                // It is somebody else's, so it must not be removed at the end.
+                lock(&self.made).remove(&(store, queue));
+                return Err(backend_error(&error));
+            }
+        }
+        Ok(NodeConfig {
+            queue,
+            // A task goes through the queue, as it does between processes.
+            dispatch: false,
+            ..NodeConfig::embedded(store)
+        })
+    }
+
+    /// What calls have cost so far.
+    pub(super) fn spent(&self) -> Cost {
+        *lock(&self.spent)
+    }
+
+    /// Removes tables and queues.
+    pub(super) async fn clear(&self) -> Result<(), CliError> {
+        let made = std::mem::take(&mut *lock(&self.made));
+        for (store, queue) in made {
+            let removed = dueline_backends::deploy::remove(&store, &queue).await;
+            removed.map_err(|error| backend_error(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Stops services at once.
+    pub(super) async fn stop(&self, node: Node) -> Result<(), CliError> {
+        {
+            let mut spent = lock(&self.spent);
+            *spent = spent.plus(node.cost());
+        }
+        node.stop(Duration::from_secs(30))
+            .await
+            .map(drop)
+            .map_err(|error| CliError::new(ErrorKind::Internal, "service_failed", chain(&error)))
     }
 
     /// Services on the file `name`, with the benchmark's job, and a worker if handlers are given.
@@ -66,7 +125,7 @@ impl Place {
         name: &str,
         worker: Option<(u32, Registry)>,
     ) -> Result<Node, CliError> {
-        let mut config = self.config(name);
+        let mut config = self.config(name).await?;
         config.workers.extend(worker.map(|(concurrency, registry)| {
             let executor = dueline_executor::Config {
                 concurrency,
@@ -168,12 +227,16 @@ pub(super) async fn fill(
     Ok(())
 }
 
-/// Stops services at once.
-pub(super) async fn stop(node: Node) -> Result<(), CliError> {
-    node.stop(Duration::from_secs(30))
-        .await
-        .map(drop)
-        .map_err(|error| CliError::new(ErrorKind::Internal, "service_failed", chain(&error)))
+/// The URI with `-name` after its path.
+fn named(uri: &str, name: &str) -> String {
+    match uri.split_once('?') {
+        Some((path, options)) => format!("{path}-{name}?{options}"),
+        None => format!("{uri}-{name}"),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Nothing moved for a minute.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::{
     Bench, Latencies, Report,
-    place::{JOB, Place, fill, put_job, stalled, stop},
+    place::{JOB, Place, fill, put_job, stalled},
     rss_peak_kib,
 };
 use crate::exit::CliError;
@@ -56,7 +56,7 @@ impl Drop for Worker {
 pub(super) async fn recovery(bench: &Bench, place: &Place) -> Result<Report, CliError> {
     let tasks = bench.tasks(200);
     let slots = bench.slots();
-    let mut config = place.config("recovery");
+    let mut config = place.config("recovery").await?;
     config.listen = Some(([127, 0, 0, 1], 0).into());
     let node = place.start(config).await?;
     let address = node.address().map(|a| format!("http://{a}"));
@@ -102,7 +102,7 @@ pub(super) async fn recovery(bench: &Bench, place: &Place) -> Result<Report, Cli
         }
     }
     let elapsed = started.elapsed();
-    stop(node).await?;
+    place.stop(node).await?;
     let mut report = bench.report(tasks, slots);
     report.db_bytes = place.db_bytes("recovery");
     report.rss_kib = rss_peak_kib();

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{
     Bench, Report,
     drain::until_finished,
-    place::{JOB, Place, fill, put_job, stop},
+    place::{JOB, Place, fill, put_job},
     rss_peak_kib,
 };
 use crate::exit::CliError;
@@ -78,7 +78,7 @@ async fn failures_per_s(
             text,
         ));
     }
-    stop(node).await?;
+    place.stop(node).await?;
     #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
     Ok(FAILURES as f64 / elapsed.as_secs_f64())
 }

@@ -1,0 +1,9 @@
+//! `dueline doctor` against real engines with one defect after another put in: each is found, named, and has its mend.
+#![cfg(feature = "aws")]
+
+mod file;
+mod middle;
+mod queues;
+mod site;
+mod table;
+mod wire;
