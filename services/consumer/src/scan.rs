@@ -24,6 +24,11 @@ use crate::{
 
 /// Tasks moved in one look: more jobs than this are served turn by turn, and whatever else is due is seen soon.
 const LOOK_MAX: usize = 2_000;
+/// A look that has moved tasks for so long is over: what came due meanwhile, of other jobs perhaps, must not wait for a
+/// backlog on a slow store.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
+/// The same for reading the tasks whose messages are to be sent again.
+const RENEWALS_TIME_MAX: Duration = Duration::from_millis(100);
 /// Tasks in one call of the store.
 const CHUNK_LEN: usize = 500;
 /// Shortest time between two looks, so that a stream of due tasks is handled in batches.
@@ -60,6 +65,8 @@ struct Chosen {
 #[derive(Default)]
 struct Done {
     moved: usize,
+    /// Whether some were left because the look took too long.
+    is_cut: bool,
     enqueued: BTreeMap<JobName, usize>,
     taken_back: BTreeMap<StateKind, usize>,
     late: Duration,
@@ -143,7 +150,7 @@ impl Scan {
             .looked(&done.decided, &done.failed, poll_period, ended);
         self.watchdog.looked(ended, wall);
 
-        if done.moved > 0 && left_over {
+        if done.moved > 0 && (left_over || done.is_cut) {
             return Ok(Plan::now(wall));
         }
         // What a quota or a pause holds back is announced all the same; it must not cause a look each.
@@ -269,7 +276,7 @@ impl Scan {
     ) {
         let mut is_long: BTreeMap<JobName, bool> = BTreeMap::new();
         let mut unreadable = BTreeSet::new();
-        let mut renewed = 0;
+        let (mut renewed, begun_at) = (0, Instant::now());
         for task in renewals {
             if unreadable.contains(&task.job) {
                 continue;
@@ -283,7 +290,10 @@ impl Scan {
                     continue;
                 }
             }
-            if renewed >= RENEWALS_PER_LOOK || !self.watchdog.may_renew(Instant::now()) {
+            let now = Instant::now();
+            let is_over = renewed >= RENEWALS_PER_LOOK
+                || now.saturating_duration_since(begun_at) >= RENEWALS_TIME_MAX;
+            if is_over || !self.watchdog.may_renew(now) {
                 chosen.renewals_left = true;
                 break;
             }
@@ -327,8 +337,12 @@ impl Scan {
     /// Marks and sends, batch by batch.
     async fn carry_out(&self, moves: Vec<(DueTask, Token)>) -> Done {
         let (store, queue) = (&*self.deps.store, &*self.deps.queue);
-        let mut done = Done::default();
+        let (mut done, begun_at) = (Done::default(), Instant::now());
         for chunk in moves.chunks(CHUNK_LEN) {
+            if begun_at.elapsed() >= LOOK_TIME_MAX {
+                done.is_cut = true;
+                break;
+            }
             let now = self.deps.clock.now();
             let commands = chunk.iter().map(|(task, token)| self.command(task, *token));
             let results = apply_and_hand_on(store, queue, now, commands.collect()).await;

@@ -138,7 +138,10 @@ impl StatusController {
         let interval = self.config.interval;
         let now = self.deps.clock.now();
         // Signs of life are kept in memory and stored now and then: a list of workers is worth no write per second.
-        if let Some(record) = self.registry.see(worker, now, (interval * 2).max(STORE_EVERY_MIN)) {
+        if let Some(record) = self
+            .registry
+            .see(worker, now, (interval * 2).max(STORE_EVERY_MIN))
+        {
             let id = record.id.clone();
             store.put_workers(vec![record]).await?;
             self.registry.stored(&id, now);

@@ -120,7 +120,9 @@ pub async fn open_store(uri: &str) -> Result<OpenedStore, BackendError> {
         #[cfg(feature = "aws")]
         StoreAddress::DynamoDb(options) => {
             let meter = dueline_aws::Meter::default();
-            let store = dueline_store_dynamodb::DynamoStore::open(options, meter).await;
+            // The SDK's futures are large; nobody else should carry them.
+            let opening = dueline_store_dynamodb::DynamoStore::open(options, meter);
+            let store = Box::pin(opening).await;
             let store = Arc::new(store.map_err(BackendError::DynamoDb)?);
             Ok(OpenedStore {
                 durability: "replicated",
@@ -141,7 +143,8 @@ pub async fn open_queue(uri: &str) -> Result<OpenedQueue, BackendError> {
         #[cfg(feature = "aws")]
         QueueAddress::Sqs(options) => {
             let meter = dueline_aws::Meter::default();
-            let queue = dueline_queue_sqs::SqsQueue::open(options, meter.clone()).await;
+            let opening = dueline_queue_sqs::SqsQueue::open(options, meter.clone());
+            let queue = Box::pin(opening).await;
             Ok(OpenedQueue {
                 queue: queue.map_err(BackendError::Sqs)?,
                 adapter: QueueAdapter::Sqs(meter),

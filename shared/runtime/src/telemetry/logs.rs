@@ -54,9 +54,11 @@ pub fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(directives(&settings.level)).map_err(|source| TelemetryError::Level {
-        level: settings.level.clone(),
-        source,
+    let filter = EnvFilter::try_new(directives(&settings.level)).map_err(|source| {
+        TelemetryError::Level {
+            level: settings.level.clone(),
+            source,
+        }
     })?;
     let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let lines = match settings.format {
