@@ -29,8 +29,9 @@ const LOOK_MAX: usize = 2_000;
 const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
 /// The same for reading the tasks whose messages are to be sent again.
 const RENEWALS_TIME_MAX: Duration = Duration::from_millis(100);
-/// Tasks in one call of the store.
-const CHUNK_LEN: usize = 500;
+/// Tasks in the first call of a look to the store, and in the longest. The next one is twice as long each time: a slow
+/// store shows in the first one that it is slow.
+const CHUNK_LEN: (usize, usize) = (100, 500);
 /// Shortest time between two looks, so that a stream of due tasks is handled in batches.
 const LOOK_SPACING: Duration = Duration::from_millis(2);
 /// The same for what is announced after a look that moved nothing.
@@ -338,11 +339,15 @@ impl Scan {
     async fn carry_out(&self, moves: Vec<(DueTask, Token)>) -> Done {
         let (store, queue) = (&*self.deps.store, &*self.deps.queue);
         let (mut done, begun_at) = (Done::default(), Instant::now());
-        for chunk in moves.chunks(CHUNK_LEN) {
+        let (mut rest, mut len) = (&moves[..], CHUNK_LEN.0);
+        while !rest.is_empty() {
             if begun_at.elapsed() >= LOOK_TIME_MAX {
                 done.is_cut = true;
                 break;
             }
+            let chunk;
+            (chunk, rest) = rest.split_at(len.min(rest.len()));
+            len = (len * 2).min(CHUNK_LEN.1);
             let now = self.deps.clock.now();
             let commands = chunk.iter().map(|(task, token)| self.command(task, *token));
             let results = apply_and_hand_on(store, queue, now, commands.collect()).await;

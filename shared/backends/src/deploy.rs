@@ -1,5 +1,7 @@
 //! Making, checking and removing what a store and queue need in AWS.
 
+use std::time::Duration;
+
 use dueline_aws::Meter;
 use dueline_ports::{JobStore as _, TaskQueue as _};
 use dueline_queue_sqs::{Drift, OpenError as SqsError, QueueInfo, SqsOptions, SqsQueue};
@@ -90,6 +92,21 @@ pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
         });
     }
     set_up(&store, &queue).await.map(drop)
+}
+
+/// Conditional writes a second that the table takes from `callers`, whoever makes them; nothing where there is no table.
+/// Leaves items behind, so it is for tables of [`make_new`].
+pub async fn ceiling(
+    store: &str,
+    callers: u32,
+    lasting: Duration,
+) -> Result<Option<f64>, BackendError> {
+    let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? else {
+        return Ok(None);
+    };
+    let client = setup::client(&options.aws).await.map_err(dynamo)?;
+    let measured = setup::ceiling(&client, &options.table, callers, lasting).await;
+    measured.map(Some).map_err(dynamo)
 }
 
 /// Removes the table with everything in it, and all queues with the prefix and tag of this deployment. What is not

@@ -1,5 +1,7 @@
 //! Making and removing, in a build that knows of nothing that has to be made.
 
+use std::time::Duration;
+
 use crate::{BackendError, QueueAddress, StoreAddress};
 
 /// Something to do.
@@ -36,4 +38,10 @@ pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
 #[expect(clippy::unused_async, reason = "the same signature in both builds")]
 pub async fn remove(_: &str, _: &str) -> Result<Vec<String>, BackendError> {
     Ok(Vec::new())
+}
+
+/// Nothing: there is no table.
+#[expect(clippy::unused_async, reason = "the same signature in both builds")]
+pub async fn ceiling(_: &str, _: u32, _: Duration) -> Result<Option<f64>, BackendError> {
+    Ok(None)
 }

@@ -1,8 +1,10 @@
 //! Mark, then send: the one order in which a task reaches its queue.
 
-use dueline_domain::{Task, TaskRef, Timestamp};
+use std::collections::BTreeSet;
 
-use crate::{Applied, Command, StoreError, TaskQueue, TaskStore};
+use dueline_domain::{JobName, Task, TaskRef, Timestamp};
+
+use crate::{Applied, Command, QueueError, StoreError, TaskQueue, TaskStore};
 
 /// Applies `commands` and sends the message of every task that became enqueued by them.
 ///
@@ -21,11 +23,132 @@ pub async fn apply_and_hand_on(
 }
 
 /// Sends the message of every enqueued task among `tasks`; returns how many the queue took.
+///
+/// A queue that somebody deleted is made again, once: else only the enqueue timeout of a task would notice.
 pub async fn hand_on(queue: &dyn TaskQueue, tasks: impl Iterator<Item = &Task>) -> usize {
     let messages: Vec<TaskRef> = tasks.filter_map(Task::message).collect();
     if messages.is_empty() {
         return 0;
     }
-    let results = queue.send(messages).await;
-    results.iter().filter(|result| result.is_ok()).count()
+    let results = queue.send(messages.clone()).await;
+    let taken = results.iter().filter(|result| result.is_ok()).count();
+    let missing = |result: &Result<(), QueueError>| matches!(result, Err(QueueError::NotFound(_)));
+    let mut left: Vec<TaskRef> = messages
+        .into_iter()
+        .zip(&results)
+        .filter_map(|(message, result)| missing(result).then_some(message))
+        .collect();
+    if left.is_empty() {
+        return taken;
+    }
+    let jobs: BTreeSet<JobName> = left.iter().map(|message| message.job.clone()).collect();
+    for job in jobs {
+        if queue.ensure(&job).await.is_err() {
+            left.retain(|message| message.job != job);
+        }
+    }
+    if left.is_empty() {
+        return taken;
+    }
+    let again = queue.send(left).await;
+    taken + again.iter().filter(|result| result.is_ok()).count()
+}
+
+#[cfg(all(test, feature = "fakes"))]
+mod tests {
+    use std::{
+        sync::{Mutex, PoisonError},
+        time::Duration,
+    };
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use dueline_domain::{NewTask, Policy};
+
+    use super::*;
+    use crate::{Delivery, Depth, Receipt, Rng as _, fakes::SeededRng};
+
+    /// Queues by name, of which one may refuse to be made.
+    #[derive(Default)]
+    struct Queues {
+        there: Mutex<BTreeSet<JobName>>,
+        refused: Option<JobName>,
+    }
+
+    #[async_trait]
+    impl TaskQueue for Queues {
+        async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
+            if self.refused.as_ref() == Some(job) {
+                return Err(QueueError::Throttled);
+            }
+            let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+            there.insert(job.clone());
+            Ok(())
+        }
+
+        async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
+            Ok(())
+        }
+
+        async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
+            let there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+            let send = |message: TaskRef| match there.contains(&message.job) {
+                true => Ok(()),
+                false => Err(QueueError::NotFound(message.job)),
+            };
+            messages.into_iter().map(send).collect()
+        }
+
+        async fn receive(
+            &self,
+            _: &JobName,
+            _: usize,
+            _: Duration,
+        ) -> Result<Vec<Delivery>, QueueError> {
+            Ok(Vec::new())
+        }
+
+        async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+            Ok(())
+        }
+
+        async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
+            Ok(())
+        }
+
+        async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+            Ok(())
+        }
+
+        async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
+            Ok(Depth::default())
+        }
+
+        fn visibility_timeout(&self) -> Duration {
+            Duration::from_secs(30)
+        }
+    }
+
+    fn task(job: &str) -> Task {
+        let (rng, now) = (SeededRng::new(1), Timestamp::clamped(5));
+        let job = JobName::parse(job).expect("a name");
+        let new = NewTask::now(rng.task_id(now), job, Bytes::new());
+        new.into_task(&Policy::default(), now, rng.token(), rng.write_id(), true)
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_gone_is_made_again_and_no_other_is_held_up() {
+        let queues = Queues::default();
+        let tasks = [task("a"), task("b"), task("a")];
+        assert_eq!(hand_on(&queues, tasks.iter()).await, 3);
+        let queues = Queues {
+            refused: Some(JobName::parse("a").expect("a name")),
+            ..Queues::default()
+        };
+        assert_eq!(
+            hand_on(&queues, tasks.iter()).await,
+            1,
+            "only b can be made"
+        );
+    }
 }

@@ -29,7 +29,7 @@ impl Inner {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         let count = commands.len();
-        let jobs = match self.jobs(false).await {
+        let jobs = match self.jobs_as_known().await {
             Ok(jobs) => jobs,
             Err(error) => return vec![Err(error); count],
         };

@@ -14,4 +14,7 @@ pub use gate::{HostGate, HostState};
 pub use history::{Entry, History, RecordingQueue, RecordingStore, What};
 pub use queue::{FaultyQueue, QueueFaults};
 pub use site::{Site, Switch};
-pub use store::{DueFaults, FaultyStore, StoreFaults, StoreMethod, StoreRates};
+pub use store::{
+    DueFaults, Engine, FaultyStore, Hot, IndexFaults, LaggingStore, StoreFaults, StoreMethod,
+    StoreRates,
+};

@@ -1,6 +1,7 @@
 //! A queue that does what queues do: loses, doubles, delays and reorders messages, and fails.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,6 +32,8 @@ pub struct QueueFaults {
     pub lose_received: u32,
     /// A batch of received messages arrives in another order.
     pub reorder: u32,
+    /// The queues have room for everything and ask for nothing, as those of a service do.
+    pub never_starving: bool,
     /// How late late messages are at most.
     pub delay_max: Duration,
     /// Longest way there, and longest way back.
@@ -42,21 +45,27 @@ pub struct FaultyQueue {
     inner: Arc<dyn TaskQueue>,
     site: Site,
     faults: QueueFaults,
-    late: Late,
+    service: Arc<Mutex<Service>>,
 }
 
-/// Messages on their way, with the time of their arrival; shared by all hosts, because a message outlives its sender.
-pub(crate) type Late = Arc<Mutex<Vec<(Instant, TaskRef)>>>;
+/// What all hosts see of the queues.
+#[derive(Default)]
+struct Service {
+    /// Messages on their way, with the time of their arrival: a message outlives its sender.
+    late: Vec<(Instant, TaskRef)>,
+    /// Queues that were deleted, and when they can be made again.
+    deleted: BTreeMap<JobName, Instant>,
+}
 
 impl FaultyQueue {
     /// Puts a network between a host and its queue.
     pub fn new(inner: Arc<dyn TaskQueue>, site: Site, faults: QueueFaults) -> Self {
-        let late = Late::default();
+        let service = Arc::default();
         Self {
             inner,
             site,
             faults,
-            late,
+            service,
         }
     }
 
@@ -67,15 +76,44 @@ impl FaultyQueue {
             inner: self.inner.clone(),
             site,
             faults: self.faults,
-            late: self.late.clone(),
+            service: self.service.clone(),
         }
     }
 
-    fn late(&self) -> MutexGuard<'_, Vec<(Instant, TaskRef)>> {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Somebody deletes the queue of `job` with all that is in it. Nobody can make it again for this long, as with a
+    /// service that forgets a name slowly; while the faults of a host are off, it can.
+    pub async fn delete(&self, job: &JobName, blocked_for: Duration) -> Result<(), QueueError> {
+        let until = Instant::now() + blocked_for;
+        self.service().deleted.insert(job.clone(), until);
+        self.inner.remove(job).await
+    }
+
+    fn is_blocked(&self, job: &JobName) -> bool {
+        let service = self.service();
+        let until = service.deleted.get(job);
+        let is_blocked = until.is_some_and(|until| Instant::now() < *until);
+        is_blocked && self.site.faults.is_on()
+    }
+
+    fn service(&self) -> MutexGuard<'_, Service> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of an answer.
+    fn count<T>(&self, answer: &Result<T, QueueError>) {
+        // No room is no error: the queue asks for the rest by itself.
+        if !matches!(answer, Ok(_) | Err(QueueError::Full(_))) {
+            self.site.counters.count("queue answered an error");
+        }
     }
 
     async fn enter(&self) -> Result<(), QueueError> {
+        let entered = self.try_enter().await;
+        self.count(&entered);
+        entered
+    }
+
+    async fn try_enter(&self) -> Result<(), QueueError> {
         self.site.travel(self.faults.latency_max).await;
         self.arrive().await;
         if self.site.is_out() {
@@ -92,9 +130,13 @@ impl FaultyQueue {
     async fn leave<T>(&self, answer: Result<T, QueueError>) -> Result<T, QueueError> {
         self.site.travel(self.faults.latency_max).await;
         let unheard = self.faults.execute_and_timeout;
-        if answer.is_ok() && self.site.roll("queue timed out after", unheard) {
-            return Err(QueueError::Unavailable("timed out".into()));
-        }
+        let answer = match answer {
+            Ok(_) if self.site.roll("queue timed out after", unheard) => {
+                Err(QueueError::Unavailable("timed out".into()))
+            }
+            answer => answer,
+        };
+        self.count(&answer);
         answer
     }
 
@@ -102,8 +144,8 @@ impl FaultyQueue {
     async fn arrive(&self) {
         let now = Instant::now();
         let arrived: Vec<TaskRef> = {
-            let mut late = self.late();
-            let there = late.extract_if(.., |(at, _)| *at <= now);
+            let mut service = self.service();
+            let there = service.late.extract_if(.., |(at, _)| *at <= now);
             there.map(|(_, message)| message).collect()
         };
         if !arrived.is_empty() {
@@ -114,7 +156,8 @@ impl FaultyQueue {
     fn delayed(&self, message: TaskRef) {
         let max_ms = u64::try_from(self.faults.delay_max.as_millis()).unwrap_or(u64::MAX);
         let delay = Duration::from_millis(self.site.rng.below(max_ms.max(1)) + 1);
-        self.late().push((Instant::now() + delay, message));
+        let at = Instant::now() + delay;
+        self.service().late.push((at, message));
     }
 
     /// What becomes of one sent message: whether it goes to the queue now, and whether the sender is told so.
@@ -141,7 +184,12 @@ impl FaultyQueue {
 impl TaskQueue for FaultyQueue {
     async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
         self.enter().await?;
-        let answer = self.inner.ensure(job).await;
+        let answer = if self.is_blocked(job) {
+            self.site.counters.count("queue not made again yet");
+            Err(QueueError::Unavailable("deleted a moment ago".into()))
+        } else {
+            self.inner.ensure(job).await
+        };
         self.leave(answer).await
     }
 
@@ -170,7 +218,10 @@ impl TaskQueue for FaultyQueue {
             })
             .collect();
         match self.leave(Ok(())).await {
-            Ok(()) => told,
+            Ok(()) => {
+                told.iter().for_each(|answer| self.count(answer));
+                told
+            }
             Err(error) => told.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -186,9 +237,11 @@ impl TaskQueue for FaultyQueue {
         let mut got = loop {
             self.arrive().await;
             let now = Instant::now();
-            let next = self.late().iter().map(|(at, _)| *at).min();
+            let next = self.service().late.iter().map(|(at, _)| *at).min();
             let pause = next.map_or(until, |at| at.min(until)).max(now) - now;
-            let got = self.inner.receive(job, max, pause).await?;
+            let got = self.inner.receive(job, max, pause).await;
+            self.count(&got);
+            let got = got?;
             if !got.is_empty() || Instant::now() >= until {
                 break got;
             }
@@ -230,6 +283,9 @@ impl TaskQueue for FaultyQueue {
     }
 
     async fn starving(&self) -> Vec<Starving> {
+        if self.faults.never_starving {
+            return std::future::pending().await;
+        }
         self.site.gate.pass().await;
         let starving = self.inner.starving().await;
         self.site.gate.pass().await;

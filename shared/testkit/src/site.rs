@@ -88,11 +88,16 @@ impl Site {
     /// The way to the other side: waits for the gate and for the network.
     pub async fn travel(&self, latency_max: Duration) {
         self.gate.pass().await;
-        let max_ms = u64::try_from(latency_max.as_millis()).unwrap_or(u64::MAX);
-        let latency = self.rng.below(max_ms.saturating_add(1).max(1));
-        if latency > 0 {
-            tokio::time::sleep(Duration::from_millis(latency)).await;
+        let latency = self.up_to(latency_max);
+        if !latency.is_zero() {
+            tokio::time::sleep(latency).await;
             self.gate.pass().await;
         }
+    }
+
+    /// A time up to `max`, in whole milliseconds.
+    pub fn up_to(&self, max: Duration) -> Duration {
+        let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(self.rng.below(max_ms.saturating_add(1).max(1)))
     }
 }

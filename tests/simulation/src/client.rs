@@ -12,6 +12,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::scenario::{Act, Scenario, Submit};
 
+/// After so many tries a client waits no longer than before.
+const TRIES_DOUBLED: u32 = 4;
+
 /// What a frontend has at hand.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -31,6 +34,7 @@ impl Client {
         let create = self.create(id, &submit);
         self.history.record(What::SubmitSent { id });
         let until = Instant::now() + Duration::from_secs(120);
+        let mut tries = 0;
         while Instant::now() < until {
             let create = vec![create.clone()];
             match self.store.create(self.clock.now(), create).await.pop() {
@@ -41,7 +45,10 @@ impl Client {
                     }
                     return;
                 }
-                Some(Err(error)) if error.is_retryable() => sleep(self.pause()).await,
+                Some(Err(error)) if error.is_retryable() => {
+                    sleep(self.pause() * (1 << tries)).await;
+                    tries = (tries + 1).min(TRIES_DOUBLED);
+                }
                 // Our own submit, whose answer was lost and which a user has changed since.
                 Some(Err(StoreError::Exists(_))) => return,
                 Some(Err(error)) => panic!("submit of task {number}: {error}"),

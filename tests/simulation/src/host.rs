@@ -1,12 +1,16 @@
 //! One host: what runs on it, from its start to its end.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
 use dueline_consumer as consumer;
 use dueline_controller as controller;
+use dueline_domain::WorkerId;
 use dueline_executor as executor;
 use dueline_ports::{
     Rng, Store, TaskQueue,
@@ -14,7 +18,7 @@ use dueline_ports::{
 };
 use dueline_runtime::{DueSignal, EndSignal, ServiceError, Shutdown};
 use dueline_status_controller as status;
-use dueline_testkit::{FaultyStore, HostGate, Site, Switch};
+use dueline_testkit::{HostGate, Site, Switch};
 
 use crate::{handler::Scripted, link::StatusLink, scenario::HostKind, world::World};
 
@@ -29,6 +33,8 @@ pub(crate) struct Host {
     pub(crate) clock: Arc<TokioClock>,
     /// While on, it reaches neither store nor status controllers.
     pub(crate) cut_off: Switch,
+    /// How many processes have run there.
+    starts: AtomicU32,
     /// The process that runs there now.
     process: Mutex<Process>,
 }
@@ -49,6 +55,7 @@ impl Host {
             kind,
             clock: Arc::new(clock),
             cut_off: Switch::new(false),
+            starts: AtomicU32::new(0),
             process: Mutex::default(),
         }
     }
@@ -138,9 +145,7 @@ impl Host {
     }
 
     fn store(&self, world: &World, site: &Site) -> Arc<dyn Store> {
-        let site = site.with(&[&self.cut_off, &world.store_outage]);
-        let faults = world.scenario.store.clone();
-        Arc::new(FaultyStore::new(world.store.clone(), site, faults))
+        world.store_for(site.with(&[&self.cut_off, &world.store_outage]))
     }
 
     fn queue(&self, world: &World, site: &Site) -> Arc<dyn TaskQueue> {
@@ -168,8 +173,27 @@ impl Host {
             rng: rng(site),
             due: self.due(world),
         };
-        let config = consumer::Config::default();
+        let config = consumer::Config {
+            sharing: self.sharing(world, site),
+            ..consumer::Config::default()
+        };
         consumer::run(config, deps, process.stop.clone()).await
+    }
+
+    /// Each process is a member of its own.
+    fn sharing(&self, world: &World, site: &Site) -> Option<consumer::Sharing> {
+        let fleet = world.scenario.fleet.as_ref()?;
+        if !fleet.shares(self.number) {
+            return None;
+        }
+        if self.starts.fetch_add(1, Ordering::Relaxed) > 0 {
+            world.counters.count("member came back as another one");
+        }
+        let name = format!("consumer-{}", self.number);
+        Some(consumer::Sharing {
+            me: WorkerId::new(&name, site.rng.next_u64()).unwrap_or_else(|_| unreachable!()),
+            interval: fleet.membership,
+        })
     }
 
     async fn status(
@@ -186,8 +210,11 @@ impl Host {
             due: self.due(world),
             ended: Arc::<EndSignal>::default(),
         };
+        let (claims_start, heartbeats_coalesced) = world.scenario.economy;
         let config = status::Config {
             interval: Duration::from_secs(1),
+            claims_start,
+            heartbeats_coalesced,
             ..status::Config::default()
         };
         let service = status::StatusController::new(config, deps);
@@ -219,12 +246,59 @@ impl Host {
         let stop_controller = Shutdown::new();
         let serving = controller::run(work.clone(), stop_controller.clone());
 
+        let first = self.executor(world, site, process, work.clone())?;
+        let more = world.scenario.fleet.as_ref().map_or(1, |f| f.executors) > 1;
+        let second = match more {
+            true => Some(self.executor(world, site, process, work)?),
+            false => None,
+        };
+        let executors = async {
+            let run_second = async {
+                match second {
+                    Some(second) => executor::run(second, process.stop.clone()).await,
+                    None => Ok(()),
+                }
+            };
+            let run_first = executor::run(first, process.stop.clone());
+            let (first, second) = tokio::join!(biased; run_first, run_second);
+            first.and(second)
+        };
+        let running = async {
+            let drain = async {
+                process.stop.intake_stopped().await;
+                tokio::time::sleep(GRACE).await;
+                process.stop.stop_work();
+                std::future::pending().await
+            };
+            let ended = tokio::select! {
+                biased;
+                ended = executors => ended,
+                () = drain => Ok(()),
+            };
+            // Its controller must outlive it, or its last words are lost.
+            stop_controller.stop_work();
+            ended
+        };
+        let (served, ran) = tokio::join!(biased; serving, running);
+        served.and(ran)
+    }
+
+    fn executor(
+        &self,
+        world: &World,
+        site: &Site,
+        process: &Process,
+        work: Arc<controller::Controller>,
+    ) -> Result<Arc<executor::Executor>, ServiceError> {
         let mut registry = executor::Registry::builder();
         for job in &world.scenario.jobs {
             let handler = Scripted {
                 host: self.number,
                 gate: process.gate.clone(),
                 history: world.history.clone(),
+                site: site.with(&[]),
+                stalls: world.scenario.stalls,
+                group: world.group.clone(),
             };
             registry = registry.job(job.name.as_str(), handler);
         }
@@ -240,28 +314,10 @@ impl Host {
             kill_grace: Duration::from_millis(800),
             ..executor::Config::new(format!("host-{}", self.number), site.rng.next_u64())
         };
-        let executor = executor::Executor::new(config, deps).map_err(|error| ServiceError {
+        executor::Executor::new(config, deps).map_err(|error| ServiceError {
             task: "executor",
             what: error.to_string(),
-        })?;
-        let running = async {
-            let drain = async {
-                process.stop.intake_stopped().await;
-                tokio::time::sleep(GRACE).await;
-                process.stop.stop_work();
-                std::future::pending().await
-            };
-            let ended = tokio::select! {
-                biased;
-                ended = executor::run(executor, process.stop.clone()) => ended,
-                () = drain => Ok(()),
-            };
-            // Its controller must outlive it, or its last words are lost.
-            stop_controller.stop_work();
-            ended
-        };
-        let (served, ran) = tokio::join!(biased; serving, running);
-        served.and(ran)
+        })
     }
 }
 

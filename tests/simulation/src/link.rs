@@ -102,6 +102,18 @@ impl StatusLink {
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
+        let answer = self.try_call(call).await;
+        if answer.is_err() {
+            self.site.counters.count("status answered an error");
+        }
+        answer
+    }
+
+    async fn try_call<T, F>(&self, call: impl FnOnce(Arc<dyn Status>) -> F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
         self.site.travel(self.latency_max).await;
         if self.site.is_out() {
             return Err(ApiError::unavailable("cut off"));
@@ -162,9 +174,11 @@ impl Status for StatusLink {
         &self,
         worker: &WorkerId,
         messages: Vec<TaskRef>,
+        start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         let (worker, count) = (worker.clone(), messages.len());
-        let call = |status: Arc<dyn Status>| async move { status.claim(&worker, messages).await };
+        let call =
+            |status: Arc<dyn Status>| async move { status.claim(&worker, messages, start).await };
         for_each(self.call(call).await, count)
     }
 

@@ -32,6 +32,10 @@ impl Nemesis {
             }
             Blow::Pause(host, lasts) => {
                 note("pause");
+                let fleet = world.scenario.fleet.as_ref();
+                if fleet.is_some_and(|f| f.shares(*host) && *lasts > f.missed_after()) {
+                    note("member paused for longer than others wait");
+                }
                 let gate = world.hosts[*host].gate();
                 gate.pause();
                 self.after(*lasts, move || gate.resume());
@@ -56,6 +60,21 @@ impl Nemesis {
                 note("queue deleted");
                 // The queue in memory cannot fail.
                 let _ = world.local_queue.remove(job).await;
+            }
+            Blow::LoseQueue(job, blocked_for) => {
+                note("queue deleted");
+                let _ = world.queue.delete(job, *blocked_for).await;
+            }
+            Blow::Hot(hot, rate, lasts) => {
+                note("store hot");
+                world.engine.heat(hot.clone(), *rate);
+                let (engine, hot, counters) =
+                    (world.engine.clone(), hot.clone(), world.counters.clone());
+                let before = engine.requests();
+                self.after(*lasts, move || {
+                    counters.add("requests while hot", engine.requests() - before);
+                    engine.cool(&hot);
+                });
             }
             Blow::DeadQueue(job) => {
                 note("queue dead");

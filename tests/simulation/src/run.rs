@@ -11,16 +11,23 @@ use std::{
 
 use dueline_testkit::Counters;
 
-use crate::{Bad, Mode, Report, Scenario, world::play};
+use crate::{Bad, Mode, Report, Scenario, recorder::MetricsTap, world};
 
 /// Plays the world of a seed.
 pub fn run(seed: u64, mode: Mode, bad: Option<Bad>) -> Report {
+    play(Scenario::new(seed, mode), bad)
+}
+
+/// Plays a world.
+pub fn play(scenario: Scenario, bad: Option<Bad>) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap_or_else(|error| panic!("failed to build a runtime: {error}"));
-    runtime.block_on(play(Scenario::new(seed, mode), bad))
+    let counters = Counters::new();
+    let world = world::play(scenario, bad, counters.clone());
+    metrics::with_local_recorder(&MetricsTap(counters), || runtime.block_on(world))
 }
 
 /// Plays the worlds of many seeds on all cores. Panics when a promise was broken, with the command that replays the
@@ -64,10 +71,10 @@ pub fn run_all(seeds: Range<u64>, mode: Mode) -> Counters {
     counters
 }
 
-/// The first seed whose world shows that something is wrong, and what it shows.
-pub fn first_failure(seeds: Range<u64>, mode: Mode, bad: Bad) -> Option<(u64, Vec<String>)> {
-    seeds.into_iter().find_map(|seed| {
-        let failures = run(seed, mode, Some(bad)).failures;
-        (!failures.is_empty()).then_some((seed, failures))
+/// The first seed whose world shows that the promise `by` is broken.
+pub fn first_broken(seeds: Range<u64>, mode: Mode, bad: Bad, by: &str) -> Option<u64> {
+    seeds.into_iter().find(|seed| {
+        let failures = run(*seed, mode, Some(bad)).failures;
+        failures.iter().any(|failure| failure.starts_with(by))
     })
 }

@@ -13,8 +13,8 @@ use dueline_ports::{
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
 use dueline_runtime::{DueSignal, TaskGroup};
 use dueline_testkit::{
-    Checker, Counters, Expected, FaultyQueue, FaultyStore, History, HostGate, RecordingQueue,
-    RecordingStore, Site, Switch, What, sometimes,
+    Checker, Counters, Engine, Expected, FaultyQueue, FaultyStore, History, HostGate, LaggingStore,
+    RecordingQueue, RecordingStore, Site, Switch, What, sometimes,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -24,12 +24,9 @@ use crate::{
     host::Host,
     link::Directory,
     nemesis::Nemesis,
-    scenario::{BASE, HostKind, Mode, Scenario, Submit},
-    script::Script,
+    scenario::{BASE, HostKind, Mode, Scenario},
+    tail::{self, TAIL},
 };
-
-/// Tasks that are submitted after everything has healed.
-const TAIL: usize = 3;
 
 /// What everybody in a world shares.
 pub(crate) struct World {
@@ -38,6 +35,7 @@ pub(crate) struct World {
     pub(crate) memory: Arc<MemoryStore>,
     /// The store and the queue as the network leads to them.
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) engine: Engine,
     pub(crate) queue: FaultyQueue,
     /// The queue itself, for those who delete it.
     pub(crate) local_queue: Arc<LocalQueue>,
@@ -45,12 +43,15 @@ pub(crate) struct World {
     pub(crate) site: Site,
     pub(crate) store_outage: Switch,
     pub(crate) queue_outage: Switch,
+    /// While on, the index of due tasks lags.
+    index_lags: Switch,
     pub(crate) directory: Directory,
     pub(crate) due: Arc<DueSignal>,
     pub(crate) history: History,
     pub(crate) counters: Counters,
     pub(crate) hosts: Vec<Arc<Host>>,
     pub(crate) group: TaskGroup,
+    bad: Option<Bad>,
     failures: Mutex<Vec<String>>,
 }
 
@@ -68,19 +69,27 @@ pub struct Report {
 }
 
 impl World {
-    fn new(scenario: Scenario, bad: Option<Bad>) -> Self {
+    fn new(scenario: Scenario, bad: Option<Bad>, counters: Counters) -> Self {
         let rng = SeededRng::new(scenario.seed);
-        let (history, counters) = (History::new(BASE), Counters::new());
+        let history = History::new(BASE);
         let memory = Arc::new(MemoryStore::new());
         let recording: Arc<dyn Store> =
             Arc::new(RecordingStore::new(memory.clone(), history.clone()));
-        let store = match bad {
-            Some(bad) => Arc::new(BadStore::new(recording, bad, rng.next_u64())),
-            None => recording,
+        let mut store = match bad {
+            Some(bad) if !bad.is_of_hosts() => {
+                Arc::new(BadStore::new(recording, bad, rng.next_u64()))
+            }
+            _ => recording,
+        };
+        // A queue that somebody else runs has room.
+        let capacity = if scenario.mode.is_fleet() {
+            100_000
+        } else {
+            12
         };
         let local_queue = LocalQueue::new(LocalQueueConfig {
             visibility_timeout: Duration::from_secs(8),
-            ..LocalQueueConfig::with_capacity(12)
+            ..LocalQueueConfig::with_capacity(capacity)
         });
         let mut queue: Arc<dyn TaskQueue> =
             Arc::new(RecordingQueue::new(local_queue.clone(), history.clone()));
@@ -93,6 +102,14 @@ impl World {
             counters.clone(),
             rng.next_u64(),
         );
+        let index_lags = Switch::new(true);
+        if let Some(fleet) = &scenario.fleet {
+            let site = Site {
+                faults: index_lags.clone(),
+                ..site.with(&[])
+            };
+            store = Arc::new(LaggingStore::new(store, site, fleet.index));
+        }
         let kinds = [HostKind::Consumer, HostKind::Status, HostKind::Worker];
         let kinds = kinds.into_iter().zip(scenario.hosts);
         let kinds = kinds.flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
@@ -107,15 +124,18 @@ impl World {
             rng,
             memory,
             store,
+            engine: Engine::new(),
             local_queue,
             site,
             store_outage: Switch::default(),
             queue_outage: Switch::default(),
+            index_lags,
             directory: Directory::default(),
             due: Arc::default(),
             history,
             counters,
             group: TaskGroup::new(),
+            bad,
             failures: Mutex::default(),
         }
     }
@@ -128,12 +148,21 @@ impl World {
             .push(what);
     }
 
-    fn client(&self) -> Client {
-        let site = self.site.with(&[&self.store_outage]);
+    /// The store as a host at `site` sees it.
+    pub(crate) fn store_for(&self, site: Site) -> Arc<dyn Store> {
+        let seed = site.rng.next_u64();
+        let faulty = FaultyStore::new(self.store.clone(), site, self.scenario.store.clone());
+        let store: Arc<dyn Store> = Arc::new(faulty.of(self.engine.clone()));
+        match self.bad {
+            Some(bad) if bad.is_of_hosts() => Arc::new(BadStore::new(store, bad, seed)),
+            _ => store,
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
         let queue = self.queue.for_site(self.site.with(&[&self.queue_outage]));
-        let faults = self.scenario.store.clone();
         Client {
-            store: Arc::new(FaultyStore::new(self.store.clone(), site, faults)),
+            store: self.store_for(self.site.with(&[&self.store_outage])),
             queue: Arc::new(queue),
             clock: Arc::new(TokioClock::new(BASE.after(self.started()))),
             rng: Arc::new(SeededRng::new(self.rng.next_u64())),
@@ -147,19 +176,34 @@ impl World {
         self.history.now().since(BASE)
     }
 
-    /// Everything works again, by hand where it does not by itself.
-    fn heal(&self) {
-        self.site.faults.set(false);
-        self.store_outage.set(false);
-        self.queue_outage.set(false);
-        for host in &self.hosts {
+    /// Everything works again that is to, by hand where it does not by itself: first the hosts, then the store and
+    /// the queues, then the index, with a gap in between for those who have one.
+    async fn heal(&self) {
+        let gap = self.scenario.fleet.as_ref().map(|fleet| fleet.heal_gap);
+        let gap = async || match gap {
+            Some(gap) if !gap.is_zero() => sleep(gap).await,
+            _ => {}
+        };
+        let lost = self.scenario.lost();
+        for host in self
+            .hosts
+            .iter()
+            .filter(|host| !lost.contains(&host.number))
+        {
             host.cut_off.set(false);
             host.gate().resume();
         }
+        gap().await;
+        self.site.faults.set(false);
+        self.store_outage.set(false);
+        self.queue_outage.set(false);
+        self.engine.cool_all();
+        gap().await;
+        self.index_lags.set(false);
         self.history.record(What::Note("healed"));
     }
 
-    fn unfinished(&self) -> usize {
+    pub(crate) fn unfinished(&self) -> usize {
         let (tasks, given_up) = (self.memory.snapshot(), self.scenario.given_up());
         let open = |task: &&Task| !task.kind().is_final() && !given_up.contains(&task.job);
         tasks.iter().filter(open).count()
@@ -167,9 +211,9 @@ impl World {
 }
 
 /// Plays a scenario to its end and checks it.
-pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>) -> Report {
+pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>, counters: Counters) -> Report {
     let begun = Instant::now();
-    let world = Arc::new(World::new(scenario, bad));
+    let world = Arc::new(World::new(scenario, bad, counters));
     let scenario = world.scenario.clone();
     for job in &scenario.jobs {
         let put = PutJob {
@@ -203,33 +247,26 @@ pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>) -> Report {
 
     sleep_until(begun + scenario.heal_at).await;
     if scenario.mode != Mode::Liveness {
-        world.heal();
+        world.heal().await;
     } else {
         world.site.faults.set(false);
         world.history.record(What::Note("healed"));
     }
-    let last = scenario.submits.len();
-    for number in last..last + TAIL {
-        world.client().submit(number, tail(&world)).await;
-    }
     let until = begun + scenario.quiet_by;
-    while world.unfinished() > 0 && Instant::now() < until {
-        sleep(Duration::from_millis(500)).await;
+    if scenario.mode.is_fleet() {
+        quiet(&world, until).await;
+        tail::watched(&world).await;
+    } else {
+        tail::submit(&world).await;
     }
+    quiet(&world, until).await;
     report(&world)
 }
 
-/// A task that nothing stands in the way of.
-fn tail(world: &World) -> Submit {
-    let (jobs, given_up) = (&world.scenario.jobs, world.scenario.given_up());
-    let job = jobs.iter().position(|job| !given_up.contains(&job.name));
-    Submit {
-        at: Duration::ZERO,
-        job: job.unwrap_or(0),
-        script: Script::Succeed(10),
-        delay: None,
-        priority: 0,
-        client_dies: false,
+/// Waits until every task has ended that is to.
+pub(crate) async fn quiet(world: &World, until: Instant) {
+    while world.unfinished() > 0 && Instant::now() < until {
+        sleep(Duration::from_millis(500)).await;
     }
 }
 
@@ -248,7 +285,7 @@ fn report(world: &World) -> Report {
         successes_after_heal_min: match world.scenario.mode {
             Mode::WildClocks => 0,
             Mode::Safety => 1,
-            Mode::Liveness => TAIL,
+            Mode::Liveness | Mode::Fleet | Mode::FleetLiveness => TAIL,
         },
     };
     let broken = checker.check(&entries, &world.memory.snapshot(), expected);

@@ -10,6 +10,8 @@ fn replay() {
     let mode = match std::env::var("MODE").as_deref() {
         Ok("Liveness") => Mode::Liveness,
         Ok("WildClocks") => Mode::WildClocks,
+        Ok("Fleet") => Mode::Fleet,
+        Ok("FleetLiveness") => Mode::FleetLiveness,
         _ => Mode::Safety,
     };
     let scenario = Scenario::new(seed.unwrap_or(0), mode);

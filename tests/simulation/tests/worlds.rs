@@ -5,7 +5,7 @@ use std::ops::Range;
 use dueline_tests_simulation::{Mode, run, run_all};
 
 /// What must happen at least once over the safety worlds; otherwise they prove nothing about it.
-const SOMETIMES: [&str; 54] = [
+const SOMETIMES: [&str; 55] = [
     "cancel beat claim",
     "cancelled before a claim",
     "claim of a leaver taken back",
@@ -30,6 +30,7 @@ const SOMETIMES: [&str; 54] = [
     "modified",
     "own write recognised",
     "pause",
+    "pause before user code",
     "poison trashed",
     "queue deleted",
     "queue entry failed",
@@ -68,6 +69,32 @@ const ZOMBIES: [&str; 4] = [
     "zombie tried to finish",
     "zombie tried to heartbeat",
     "zombie tried to start",
+];
+
+/// What only a fleet meets, and must meet at least once.
+const IN_A_FLEET: [&str; 22] = [
+    "due page empty",
+    "due page short",
+    "heartbeat answered from memory",
+    "index out of order",
+    "index row late",
+    "index row stale",
+    "member came back as another one",
+    "member paused for longer than others wait",
+    "claim and start in one write",
+    "start in its own write",
+    "queue deleted",
+    "queue not made again yet",
+    "share given to others",
+    "share read",
+    "share taken over",
+    "stale due row skipped",
+    "store batch done in part",
+    "store hot",
+    "store writes conflicted",
+    "workers stored in part",
+    "own write recognised",
+    "submit recognised",
 ];
 
 /// The first seeds; `SEEDS` in the environment asks for more.
@@ -115,9 +142,46 @@ fn whatever_is_healthy_goes_on_when_the_rest_is_dead_for_good() {
 }
 
 #[test]
+fn f_117_a_fleet_loses_nothing_whatever_its_services_do() {
+    let counters = run_all(seeds(100), Mode::Fleet);
+    let expected = [&IN_A_FLEET[..], &ZOMBIES[1..]].concat();
+    assert_eq!(
+        counters.missing(&expected),
+        [""; 0],
+        "{:#?}",
+        counters.all()
+    );
+}
+
+#[test]
+fn f_117_a_fleet_that_heals_step_by_step_finishes_everything_and_then_makes_no_errors() {
+    let counters = run_all(seeds(50), Mode::FleetLiveness);
+    let expected = [
+        "index row late",
+        "pause",
+        "crash",
+        "share taken over",
+        "store hot",
+    ];
+    assert_eq!(
+        counters.missing(&expected),
+        [""; 0],
+        "{:#?}",
+        counters.all()
+    );
+}
+
+#[test]
 fn the_same_seed_makes_the_same_history() {
-    for mode in [Mode::Safety, Mode::WildClocks, Mode::Liveness] {
-        for seed in 0..15 {
+    let modes = [
+        (Mode::Safety, 15),
+        (Mode::WildClocks, 5),
+        (Mode::Liveness, 10),
+        (Mode::Fleet, 8),
+        (Mode::FleetLiveness, 5),
+    ];
+    for (mode, seeds) in modes {
+        for seed in 0..seeds {
             let (once, again) = (run(seed, mode, None), run(seed, mode, None));
             if once.fingerprint == again.fingerprint {
                 continue;

@@ -55,7 +55,7 @@ impl Looked {
 impl Inner {
     pub(crate) async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         self.watch.begin();
-        let jobs = self.jobs(false).await?;
+        let jobs = self.jobs_as_known().await?;
         let partitions = jobs.iter().flat_map(|entry| {
             let shards = 0..entry.shards;
             shards.map(move |shard| (entry.clone(), shard))
@@ -68,13 +68,23 @@ impl Inner {
             .map(|(entry, shard)| {
                 let wanted = query.pending_limits.get(&entry.home.job) != Some(&0);
                 Box::pin(async move {
-                    let looked = self.look(&entry, shard, now, wanted).await?;
-                    Ok::<_, StoreError>((entry, looked))
+                    match self.look(&entry, shard, now, wanted).await {
+                        Ok(looked) => Ok((entry, Some(looked))),
+                        // A hot partition must not hide those of other jobs.
+                        Err(StoreError::Throttled) => Ok((entry, None)),
+                        Err(error) => Err(error),
+                    }
                 })
             })
             .buffer_unordered(SIDE_BY_SIDE);
+        let (mut seen, mut throttled) = (0, 0);
         let mut by_job: BTreeMap<JobName, (std::sync::Arc<Entry>, Looked)> = BTreeMap::new();
         while let Some((entry, looked)) = looks.try_next().await? {
+            let Some(looked) = looked else {
+                throttled += 1;
+                continue;
+            };
+            seen += 1;
             let name = entry.home.job.clone();
             let (_, all) = by_job
                 .entry(name)
@@ -82,7 +92,13 @@ impl Inner {
             all.join(looked);
         }
         drop(looks);
-        let mut page = DuePage::default();
+        if seen == 0 && throttled > 0 {
+            return Err(StoreError::Throttled);
+        }
+        let mut page = DuePage {
+            more: throttled > 0,
+            ..DuePage::default()
+        };
         for (job, (entry, looked)) in by_job {
             self.choose(&query, &job, &entry, looked, &mut page);
         }

@@ -147,6 +147,18 @@ impl Inner {
         Ok(known)
     }
 
+    /// The definitions, or those of before while too many calls are made: whoever already has a task need not wait for
+    /// the partition of the definitions. Not for submits, which must see that a job is being deleted.
+    pub(crate) async fn jobs_as_known(&self) -> Result<Arc<Known>, StoreError> {
+        match self.jobs(false).await {
+            Err(StoreError::Throttled) => match self.jobs.at_hand() {
+                Some((_, known)) => Ok(known),
+                None => Err(StoreError::Throttled),
+            },
+            answer => answer,
+        }
+    }
+
     async fn read_jobs(&self, changes: i64) -> Result<Known, StoreError> {
         let ask = Ask {
             partition: schema::JOBS,
@@ -192,12 +204,12 @@ impl Inner {
     }
 
     pub(crate) async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        let jobs = self.jobs(false).await?;
+        let jobs = self.jobs_as_known().await?;
         Ok(jobs.get(name).map(|entry| entry.job.clone()))
     }
 
     pub(crate) async fn all_jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        let jobs = self.jobs(false).await?;
+        let jobs = self.jobs_as_known().await?;
         Ok(jobs.iter().map(|entry| entry.job.clone()).collect())
     }
 }

@@ -1,10 +1,12 @@
 //! Making a table, looking what a table is, and removing it.
 
 mod carry_out;
+mod ceiling;
 mod inspect;
 mod plan;
 
 pub use carry_out::{carry_out, remove};
+pub use ceiling::ceiling;
 pub(crate) use inspect::inspect_at;
 pub use inspect::{Found, Index, Meta, Shape, inspect};
 pub use plan::{Step, Wanted, plan};

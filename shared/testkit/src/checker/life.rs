@@ -77,6 +77,10 @@ impl Life {
                     format!("task {id} ran with token {token} that no hand-on made")
                 });
             }
+            // Its outcome may be reported, and no run is counted.
+            What::RunStopped { token, .. } => {
+                self.began.entry(token.get()).or_default();
+            }
             What::RunEnded {
                 token,
                 success: true,

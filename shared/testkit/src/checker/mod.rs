@@ -72,6 +72,7 @@ impl Checker {
                 What::Note(_) | What::Refused { .. } | What::Repeated { .. } => {}
                 What::RunStarted { id, .. }
                 | What::RunEnded { id, .. }
+                | What::RunStopped { id, .. }
                 | What::MessageSent { id, .. }
                 | What::MessageDeleted { id, .. } => {
                     found.unless(sent.contains(id), "no ghosts", || {

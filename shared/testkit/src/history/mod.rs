@@ -49,6 +49,13 @@ pub enum What {
         /// Whether it succeeded.
         success: bool,
     },
+    /// A run was stopped on its way to the first line of user code; the one who stopped it cannot know that.
+    RunStopped {
+        /// The task.
+        id: TaskId,
+        /// The token of the assignment.
+        token: Token,
+    },
     /// The store accepted a write; entries of this kind are in store order.
     Stored {
         /// What the write did; `None` for a create.

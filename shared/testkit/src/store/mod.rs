@@ -1,14 +1,23 @@
 //! A store that fails as real ones do.
 
 mod due;
+mod engine;
+mod lagging;
 mod others;
 mod tasks;
 
 use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
 
-use dueline_ports::{DueTask, Store, StoreError};
+use dueline_domain::JobName;
+use dueline_ports::{Store, StoreError};
 
+use self::due::Shown;
 use crate::Site;
+
+pub use self::{
+    engine::{Engine, Hot},
+    lagging::{IndexFaults, LaggingStore},
+};
 
 /// The methods of the store seam.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +73,12 @@ pub struct StoreRates {
     pub execute_twice: u32,
     /// For each item of a batch: left out, with an error of its own.
     pub item_throttled: u32,
+    /// Of a batch, a random part is done and the rest left out; each item has its own answer where there are any.
+    pub partial: u32,
+    /// For each item whose task another call is writing at the same moment: refused.
+    pub conflict: u32,
+    /// How long a write is at its task, at most: without this no two of them meet.
+    pub busy_max: Duration,
     /// Longest way there, and longest way back.
     pub latency_max: Duration,
 }
@@ -75,6 +90,10 @@ pub struct DueFaults {
     pub moved: u32,
     /// How often, in thousandths, a due row is not shown yet.
     pub late: u32,
+    /// How often, in thousandths, a page comes back empty although there is more; and then up to three more.
+    pub empty: u32,
+    /// How often, in thousandths, a page ends early although there is more.
+    pub short: u32,
 }
 
 /// What happens to the calls of one store.
@@ -99,7 +118,8 @@ pub struct FaultyStore {
     inner: Arc<dyn Store>,
     site: Site,
     faults: StoreFaults,
-    shown: Mutex<Vec<DueTask>>,
+    engine: Engine,
+    shown: Mutex<Shown>,
 }
 
 /// What happens to one call.
@@ -113,20 +133,31 @@ enum Fate {
 impl FaultyStore {
     /// Puts a network between a host and its store.
     pub fn new(inner: Arc<dyn Store>, site: Site, faults: StoreFaults) -> Self {
-        let shown = Mutex::default();
+        let (engine, shown) = (Engine::new(), Mutex::default());
         Self {
             inner,
             site,
             faults,
+            engine,
             shown,
         }
     }
 
-    async fn enter(&self, method: StoreMethod) -> Fate {
+    /// The same store as one of several in front of one service.
+    #[must_use]
+    pub fn of(self, engine: Engine) -> Self {
+        Self { engine, ..self }
+    }
+
+    /// The way there, and what becomes of the call as a whole.
+    async fn enter(&self, method: StoreMethod, items: usize) -> Fate {
         let rates = self.faults.of(method);
         self.site.travel(rates.latency_max).await;
+        self.engine.asked(items);
         let roll = |name, per_mille| self.site.roll(name, per_mille);
-        if self.site.is_out() {
+        if self.is_hot(self.engine.heat_of_method(method)) {
+            Fate::Refused(StoreError::Throttled)
+        } else if self.site.is_out() {
             self.site.counters.count("store outage");
             Fate::Refused(unavailable("outage", false))
         } else if roll("store unavailable", rates.unavailable) {
@@ -148,13 +179,46 @@ impl FaultyStore {
         self.site.travel(self.faults.of(method).latency_max).await;
     }
 
+    /// Whether something with this heat refuses now.
+    fn is_hot(&self, per_mille: u32) -> bool {
+        self.happens("store hot", per_mille)
+    }
+
+    /// As [`Site::roll`]. A fault that nobody asked for draws no number, so that it does not change what else happens.
+    fn happens(&self, name: &'static str, per_mille: u32) -> bool {
+        per_mille > 0 && self.site.roll(name, per_mille)
+    }
+
+    /// Takes note of an answer that says nothing about the task.
+    fn count<T>(&self, answer: &Result<T, StoreError>) {
+        if matches!(answer, Err(error) if error.is_retryable()) {
+            self.site.counters.count("store answered an error");
+        }
+    }
+
+    /// A call about a job, with one answer.
+    async fn about<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        method: StoreMethod,
+        job: &JobName,
+        call: impl Fn() -> F,
+    ) -> Result<T, StoreError> {
+        let call = || async {
+            match self.is_hot(self.engine.heat_of_job(job)) {
+                true => Err(StoreError::Throttled),
+                false => call().await,
+            }
+        };
+        self.one(method, call).await
+    }
+
     /// A call with one answer.
     async fn one<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         method: StoreMethod,
         call: impl Fn() -> F,
     ) -> Result<T, StoreError> {
-        let answer = match self.enter(method).await {
+        let answer = match self.enter(method, 1).await {
             Fate::Refused(error) => Err(error),
             Fate::Done => call().await,
             Fate::DoneUnheard => call().await.and(Err(unavailable("timed out", true))),
@@ -164,6 +228,7 @@ impl FaultyStore {
             },
         };
         self.leave(method).await;
+        self.count(&answer);
         answer
     }
 }

@@ -15,6 +15,7 @@ impl JobStore for FaultyStore {
             .await
     }
 
+    // Definitions are in partitions of their own: those of a hot job are not hot.
     async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
         self.one(StoreMethod::Job, || self.inner.job(name)).await
     }
@@ -42,7 +43,17 @@ impl JobStore for FaultyStore {
 #[async_trait]
 impl WorkerStore for FaultyStore {
     async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
-        let call = || self.inner.put_workers(workers.clone());
+        let rate = self.faults.of(StoreMethod::PutWorkers).partial;
+        let is_partial = self.happens("workers stored in part", rate);
+        let call = || async {
+            if !is_partial {
+                return self.inner.put_workers(workers.clone()).await;
+            }
+            let mut some = workers.clone();
+            some.retain(|_| !self.site.roll("", 500));
+            self.inner.put_workers(some).await?;
+            Err(StoreError::Throttled)
+        };
         self.one(StoreMethod::PutWorkers, call).await
     }
 

@@ -9,26 +9,63 @@ use dueline_ports::{
 
 use super::{Fate, FaultyStore, StoreMethod, unavailable};
 
+/// One of several in one call.
+trait Item: Clone {
+    fn job(&self) -> &JobName;
+    fn id(&self) -> TaskId;
+}
+
+impl Item for Create {
+    fn job(&self) -> &JobName {
+        &self.task.job
+    }
+
+    fn id(&self) -> TaskId {
+        self.task.id
+    }
+}
+
+impl Item for Command {
+    fn job(&self) -> &JobName {
+        &self.job
+    }
+
+    fn id(&self) -> TaskId {
+        self.id
+    }
+}
+
 impl FaultyStore {
     /// A call with an answer for each item.
-    async fn many<I: Clone, T, F: Future<Output = Vec<Result<T, StoreError>>>>(
+    async fn many<I: Item, T, F: Future<Output = Vec<Result<T, StoreError>>>>(
         &self,
         method: StoreMethod,
         items: Vec<I>,
         call: impl Fn(Vec<I>) -> F,
     ) -> Vec<Result<T, StoreError>> {
-        let fate = self.enter(method).await;
-        let rate = self.faults.of(method).item_throttled;
-        let left_out = |_: &I| self.site.roll("store item left out", rate);
-        let left_out: Vec<bool> = items.iter().map(left_out).collect();
+        let fate = self.enter(method, items.len()).await;
+        let rates = self.faults.of(method);
+        let left_out = |_: &I| self.site.roll("store item left out", rates.item_throttled);
+        let mut left_out: Vec<bool> = items.iter().map(left_out).collect();
+        if let Fate::Refused(error) = fate {
+            self.leave(method).await;
+            return self.refuse(items.len(), &error);
+        }
+        self.leave_out_some(rates.partial, &mut left_out);
+        let (writing, contested) = self.engine.write(items.iter().map(Item::id).collect());
+        for (item, left_out) in items.iter().zip(&mut left_out) {
+            let is_contested = contested.contains(&item.id());
+            *left_out |= self.is_hot(self.engine.heat_of_job(item.job()))
+                || is_contested && self.happens("store writes conflicted", rates.conflict);
+        }
+        if !rates.busy_max.is_zero() {
+            // The request has arrived: what happens to its sender makes no difference to it.
+            tokio::time::sleep(self.site.up_to(rates.busy_max)).await;
+        }
         let sent = items.iter().zip(&left_out).filter(|(_, out)| !**out);
         let sent: Vec<I> = sent.map(|(item, _)| item.clone()).collect();
         let mut done = match fate {
-            Fate::Refused(error) => {
-                self.leave(method).await;
-                return items.iter().map(|_| Err(error.clone())).collect();
-            }
-            Fate::Done => call(sent).await,
+            Fate::Refused(_) | Fate::Done => call(sent).await,
             Fate::DoneUnheard => {
                 let done = call(sent).await.into_iter();
                 done.map(|done| done.and(Err(unavailable("timed out", true))))
@@ -40,14 +77,37 @@ impl FaultyStore {
             }
         }
         .into_iter();
+        drop(writing);
         self.leave(method).await;
         let answers = left_out.into_iter().map(|left_out| {
-            if left_out {
-                return Err(StoreError::Throttled);
-            }
-            done.next().unwrap_or(Err(StoreError::Throttled))
+            let answer = if left_out { None } else { done.next() };
+            let answer = answer.unwrap_or(Err(StoreError::Throttled));
+            self.count(&answer);
+            answer
         });
         answers.collect()
+    }
+
+    fn refuse<T>(&self, items: usize, error: &StoreError) -> Vec<Result<T, StoreError>> {
+        let answer = |_| {
+            let answer = Err(error.clone());
+            self.count(&answer);
+            answer
+        };
+        (0..items).map(answer).collect()
+    }
+
+    /// As a batch of which the service did not get through everything.
+    fn leave_out_some(&self, per_mille: u32, left_out: &mut [bool]) {
+        if !self.happens("", per_mille) {
+            return;
+        }
+        for left_out in left_out.iter_mut() {
+            *left_out |= self.site.roll("", 500);
+        }
+        if left_out.contains(&true) && left_out.contains(&false) {
+            self.site.counters.count("store batch done in part");
+        }
     }
 }
 
@@ -59,7 +119,8 @@ impl TaskStore for FaultyStore {
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        self.one(StoreMethod::Get, || self.inner.get(job, id)).await
+        self.about(StoreMethod::Get, job, || self.inner.get(job, id))
+            .await
     }
 
     async fn apply(
@@ -72,14 +133,16 @@ impl TaskStore for FaultyStore {
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
+        self.note_share(query.share.as_ref());
         let call = || self.inner.due(query.clone());
         let mut page = self.one(StoreMethod::Due, call).await?;
         self.lag(&mut page);
+        self.cut(&mut page);
         Ok(page)
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
-        self.one(StoreMethod::Ready, || self.inner.ready(job, limit))
+        self.about(StoreMethod::Ready, job, || self.inner.ready(job, limit))
             .await
     }
 
@@ -89,12 +152,13 @@ impl TaskStore for FaultyStore {
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
-        self.one(StoreMethod::List, || self.inner.list(query.clone()))
-            .await
+        let call = || self.inner.list(query.clone());
+        self.about(StoreMethod::List, &query.job, call).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.one(StoreMethod::Stats, || self.inner.stats(job)).await
+        self.about(StoreMethod::Stats, job, || self.inner.stats(job))
+            .await
     }
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {

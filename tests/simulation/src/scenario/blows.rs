@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use dueline_domain::{Job, JobName};
+use dueline_testkit::Hot;
 
 use super::Dice;
+
+/// Longer than any world lasts.
+pub(super) const FOR_GOOD: Duration = Duration::from_secs(86_400);
 
 /// The kinds of hosts, in the order in which they are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +38,10 @@ pub enum Blow {
     QueueOutage(Duration),
     /// Somebody deletes the queue of this job.
     DropQueue(JobName),
+    /// Somebody deletes the queue of this job, and for this long it cannot be made again.
+    LoseQueue(JobName, Duration),
+    /// This part of the store refuses so often, in thousandths, for this long.
+    Hot(Hot, u32, Duration),
     /// The queue of this job delivers nothing any more.
     DeadQueue(JobName),
     /// The clock of the host is wrong by this many milliseconds from now on.
@@ -82,8 +90,8 @@ pub(super) fn for_good(dice: &Dice, hosts: [usize; 3], jobs: &[Job]) -> Vec<(Dur
             let at = dice.ms(0, 10_000);
             match dice.range(0, 3) {
                 0 => blows.push((at, Blow::Crash(host, None))),
-                1 => blows.push((at, Blow::Pause(host, Duration::from_secs(86_400)))),
-                _ => blows.push((at, Blow::CutOff(host, Duration::from_secs(86_400)))),
+                1 => blows.push((at, Blow::Pause(host, FOR_GOOD))),
+                _ => blows.push((at, Blow::CutOff(host, FOR_GOOD))),
             }
         }
         first += count;

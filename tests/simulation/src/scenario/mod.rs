@@ -1,6 +1,8 @@
 //! What a seed stands for: a world, its work, and what is done to it.
 
 mod blows;
+mod faults;
+mod fleet;
 mod work;
 
 use std::{
@@ -12,10 +14,11 @@ use dueline_domain::{
     Backoff, Handler, Job, JobName, Policy, Quota, RetryPolicy, TaskId, Timestamp,
 };
 use dueline_ports::fakes::SeededRng;
-use dueline_testkit::{DueFaults, QueueFaults, StoreFaults, StoreMethod, StoreRates};
+use dueline_testkit::{QueueFaults, StoreFaults};
 
 pub use self::{
     blows::{Blow, HostKind},
+    fleet::Fleet,
     work::{Act, Submit},
 };
 
@@ -34,6 +37,18 @@ pub enum Mode {
     WildClocks,
     /// Some hosts die for good and one queue never delivers: tasks of the other jobs end all the same.
     Liveness,
+    /// As [`Mode::Safety`], for a [`Fleet`] on a store and queues that are services of somebody else.
+    Fleet,
+    /// A fleet of which some hosts die for good; the rest heals step by step: first the hosts, then the store and the
+    /// queues, then the index. Every task ends, and after that nothing goes wrong any more.
+    FleetLiveness,
+}
+
+impl Mode {
+    /// Whether its worlds are fleets.
+    pub const fn is_fleet(self) -> bool {
+        matches!(self, Self::Fleet | Self::FleetLiveness)
+    }
 }
 
 /// A world and what happens in it. The same seed and mode give the same scenario.
@@ -51,6 +66,12 @@ pub struct Scenario {
     pub skews_ms: Vec<i64>,
     /// Whether hosts wake each other, as services of one process do.
     pub signals: bool,
+    /// How often, in thousandths, a host stands still just before user code begins.
+    pub stalls: u32,
+    /// Whether claims begin runs, and whether heartbeats are answered from memory where that will do.
+    pub economy: (bool, bool),
+    /// What makes it a fleet, if it is one.
+    pub fleet: Option<Fleet>,
     /// What the network to the store does.
     pub store: StoreFaults,
     /// What the network to the queue does.
@@ -108,7 +129,10 @@ impl Scenario {
     pub fn new(seed: u64, mode: Mode) -> Self {
         let dice = Dice::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ mode as u64);
         let count = |max| usize::try_from(dice.range(1, max)).unwrap_or(1);
-        let hosts = [count(3), count(3), 1 + count(3)];
+        let hosts = match mode.is_fleet() {
+            true => [3, 2, 1 + count(3)],
+            false => [count(3), count(3), 1 + count(3)],
+        };
         let skew_max = match mode {
             Mode::WildClocks => Duration::from_secs(300),
             _ if dice.chance(40) => Duration::ZERO,
@@ -120,12 +144,27 @@ impl Scenario {
         let jobs: Vec<Job> = ["mail", "report", "film"]
             .map(|name| job(name, &dice))
             .into();
-        let heal_at = Duration::from_secs(dice.range(15, 35));
+        let heal_at = Duration::from_secs(match mode.is_fleet() {
+            true => dice.range(30, 75),
+            false => dice.range(15, 35),
+        });
         let submits = work::submits(&dice, mode, jobs.len(), heal_at);
         let acts = work::acts(&dice, mode, submits.len(), heal_at);
+        // Drawn apart from the rest, which is the same without them.
+        let fleet_dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mode as u64);
+        let fleet = mode
+            .is_fleet()
+            .then(|| Fleet::new(&fleet_dice, mode, hosts));
         let blows = match mode {
             Mode::Liveness => blows::for_good(&dice, hosts, &jobs),
+            Mode::Fleet | Mode::FleetLiveness => {
+                fleet::blows(&fleet_dice, mode, fleet.as_ref(), hosts, &jobs, heal_at)
+            }
             _ => blows::passing(&dice, hosts, &jobs, heal_at, most),
+        };
+        let stalls = match mode {
+            Mode::Safety | Mode::WildClocks | Mode::Fleet if fleet_dice.chance(50) => 20,
+            _ => 0,
         };
         let slack = if mode == Mode::WildClocks { 4_000 } else { 240 };
         Self {
@@ -134,9 +173,12 @@ impl Scenario {
             hosts,
             skew_max,
             skews_ms,
-            signals: dice.chance(50),
-            store: store_faults(&dice),
-            queue: queue_faults(&dice),
+            signals: dice.chance(50) && !mode.is_fleet(),
+            stalls,
+            economy: (fleet_dice.chance(50), fleet_dice.chance(50)),
+            fleet,
+            store: faults::store_faults(&dice, mode.is_fleet()),
+            queue: faults::queue_faults(&dice, mode.is_fleet()),
             jobs,
             submits,
             acts,
@@ -150,6 +192,17 @@ impl Scenario {
     pub fn replay(&self) -> String {
         let (seed, mode) = (self.seed, self.mode);
         format!("SEED={seed} MODE={mode:?} cargo test -p dueline-tests-simulation replay")
+    }
+
+    /// Hosts that never come back.
+    pub fn lost(&self) -> BTreeSet<usize> {
+        let blows = self.blows.iter();
+        let lost = blows.filter_map(|(_, blow)| match blow {
+            Blow::Crash(host, None) => Some(*host),
+            Blow::Pause(host, lasts) if *lasts >= blows::FOR_GOOD => Some(*host),
+            _ => None,
+        });
+        lost.collect()
     }
 
     /// The policies by job.
@@ -172,7 +225,7 @@ impl Scenario {
     /// Whether a host may begin something long after it was allowed to: it was paused, or clocks disagree.
     pub fn may_begin_late(&self) -> bool {
         let pauses = |(_, blow): &(_, Blow)| matches!(blow, Blow::Pause(..));
-        !self.skew_max.is_zero() || self.blows.iter().any(pauses)
+        !self.skew_max.is_zero() || self.stalls > 0 || self.blows.iter().any(pauses)
     }
 
     /// The id of the task with this number.
@@ -216,43 +269,5 @@ fn job(name: &str, dice: &Dice) -> Job {
         created_by: "simulation".into(),
         created_at: BASE,
         changed_at: BASE,
-    }
-}
-
-fn store_faults(dice: &Dice) -> StoreFaults {
-    let latency_max = dice.ms(1, 51);
-    let rates = |max| StoreRates {
-        unavailable: dice.rate(max),
-        timeout: dice.rate(max),
-        throttled: dice.rate(max),
-        execute_and_timeout: dice.rate(max),
-        execute_twice: dice.rate(max),
-        item_throttled: dice.rate(max),
-        latency_max,
-    };
-    // Writes are where it hurts, so some worlds have much more of it there.
-    let writes = [StoreMethod::Create, StoreMethod::Apply];
-    StoreFaults {
-        rates: rates(30),
-        by_method: writes.map(|method| (method, rates(80))).into(),
-        due: DueFaults {
-            moved: dice.rate(200),
-            late: dice.rate(300),
-        },
-    }
-}
-
-fn queue_faults(dice: &Dice) -> QueueFaults {
-    QueueFaults {
-        unavailable: dice.rate(50),
-        execute_and_timeout: dice.rate(50),
-        lose: dice.rate(150),
-        double: dice.rate(200),
-        delay: dice.rate(200),
-        entry_failed: dice.rate(50),
-        lose_received: dice.rate(80),
-        reorder: dice.rate(500),
-        delay_max: dice.ms(100, 10_000),
-        latency_max: dice.ms(1, 51),
     }
 }

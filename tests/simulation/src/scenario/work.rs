@@ -47,7 +47,11 @@ pub(super) fn submits(dice: &Dice, mode: Mode, jobs: usize, heal_at: Duration) -
         priority: dice.range(0, 201).cast_signed() - 100,
         client_dies: dice.chance(10),
     };
-    let mut submits: Vec<_> = (0..dice.range(10, 19)).map(submit).collect();
+    let count = match mode.is_fleet() {
+        true => dice.range(20, 31),
+        false => dice.range(10, 19),
+    };
+    let mut submits: Vec<_> = (0..count).map(submit).collect();
     submits.sort_by_key(|submit| submit.at);
     submits
 }
@@ -60,7 +64,7 @@ fn script(dice: &Dice, mode: Mode) -> Script {
         78..86 => Script::Fatal,
         86..94 => Script::Panic,
         // Where hosts stay dead, poison would leave none.
-        _ if mode == Mode::Liveness => Script::Succeed(10),
+        _ if matches!(mode, Mode::Liveness | Mode::FleetLiveness) => Script::Succeed(10),
         _ => Script::Poison,
     }
 }
@@ -71,7 +75,7 @@ pub(super) fn acts(
     tasks: usize,
     heal_at: Duration,
 ) -> Vec<(Duration, Act)> {
-    if mode == Mode::Liveness {
+    if matches!(mode, Mode::Liveness | Mode::FleetLiveness) {
         return Vec::new();
     }
     let window = u64::try_from(heal_at.as_millis()).unwrap_or(1);

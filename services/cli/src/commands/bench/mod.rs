@@ -119,11 +119,12 @@ impl Bench {
         if let Some(spinner) = spinner {
             spinner.finish_and_clear();
         }
+        let ceiling = place.ceiling(self.slots()).await;
         // Whatever happened, tables and queues must not stay behind.
         let cleared = place.clear().await;
         let mut report = report?;
         cleared?;
-        self.add_costs(&place, &mut report);
+        self.add_costs(&place, &mut report, ceiling?);
         let line = if context.output.is_json() {
             report.to_json()
         } else {
@@ -175,8 +176,8 @@ impl Bench {
         Ok(Some((store.clone(), queue)))
     }
 
-    /// What calls have cost, per task.
-    fn add_costs(&self, place: &Place, report: &mut Report) {
+    /// What calls have cost, per task, and how close the store came to what the table takes from anybody.
+    fn add_costs(&self, place: &Place, report: &mut Report, ceiling: Option<f64>) {
         let spent = place.spent();
         if self.store.is_none() || report.tasks == 0 {
             return;
@@ -197,6 +198,20 @@ impl Bench {
                 (dollars * 1_000.0).round() / 1_000.0,
             ),
         ]);
+        if let Some(ceiling) = ceiling.filter(|writes_per_s| *writes_per_s > 0.0) {
+            // One write each to create, to claim and to finish, and one to hand on a task with a date.
+            let writes_per_task = match self.scenario {
+                Scenario::Enqueue | Scenario::EnqueueOne | Scenario::Bulk => 1.0,
+                Scenario::Drain => 2.0,
+                Scenario::Schedule => 4.0,
+                _ => 3.0,
+            };
+            let ratio = report.rate_per_s * writes_per_task / ceiling;
+            report.more.extend([
+                ("table_writes_per_s", ceiling.round()),
+                ("ratio_to_table", (ratio * 1_000.0).round() / 1_000.0),
+            ]);
+        }
     }
 
     /// A report to fill in.

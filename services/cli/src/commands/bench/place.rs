@@ -24,6 +24,9 @@ use crate::{
 /// The job of a benchmark.
 pub(super) const JOB: &str = "bench";
 
+/// How long the ceiling of a table is measured.
+const CEILING_FOR: Duration = Duration::from_secs(2);
+
 /// A folder of its own, gone when this is dropped; or tables and queues of its own, gone with [`Place::clear`].
 pub(super) struct Place {
     folder: PathBuf,
@@ -95,6 +98,15 @@ impl Place {
     /// What calls have cost so far.
     pub(super) fn spent(&self) -> Cost {
         *lock(&self.spent)
+    }
+
+    /// Conditional writes a second that the table takes from anybody.
+    pub(super) async fn ceiling(&self, callers: u32) -> Result<Option<f64>, CliError> {
+        let Some((store, _)) = lock(&self.made).iter().next().cloned() else {
+            return Ok(None);
+        };
+        let measured = dueline_backends::deploy::ceiling(&store, callers, CEILING_FOR).await;
+        measured.map_err(|error| backend_error(&error))
     }
 
     /// Removes tables and queues.

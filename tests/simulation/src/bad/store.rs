@@ -1,55 +1,80 @@
-//! Systems that are wrong on purpose: the test of the tests. Each breaks one rule between the services and a store
-//! or queue that is right; the checker must notice.
+//! A store seen through something wrong.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
+use dueline_consumer::CONSUMER_KIND;
 use dueline_domain::{
     Event, Job, JobName, Reason, Rejected, State, Task, TaskId, TaskRef, Timestamp, Token, WorkerId,
 };
 use dueline_ports::{
-    Applied, Command, Create, Created, Delivery, Depth, DuePage, DueQuery, JobStats, JobStore,
-    ListQuery, OwnedTask, Page, Pruned, PutJob, QueueError, Receipt, Starving, Store, StoreError,
-    TaskQueue, TaskStore, WorkerRecord, WorkerStore, fakes::SeededRng,
+    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
+    Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    fakes::SeededRng,
 };
 
-/// What is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
-    /// The store does not look at tokens: whoever reports is believed.
-    NoTokenCheck,
-    /// Some submits are acknowledged and never stored.
-    AckBeforeCommit,
-    /// Messages are deleted when they are received.
-    DeleteBeforeClaim,
-    /// The watchdog moves whatever it finds, not what it saw, and does not look at the time.
-    WatchdogWithoutCompare,
-    /// Due tasks are read from where the last look ended.
-    CursorPoll,
-    /// A claim of a claimed task is granted too.
-    SharedClaims,
-}
+use super::Bad;
+
+/// How often a stubborn caller tries again.
+const STORM: usize = 10;
 
 /// A store seen through something wrong.
 pub(crate) struct BadStore {
     inner: Arc<dyn Store>,
     bad: Bad,
     rng: SeededRng,
-    cursor: Mutex<Timestamp>,
+    memory: Mutex<Memory>,
+}
+
+/// What it remembers and should not.
+#[derive(Default)]
+struct Memory {
+    cursor: Timestamp,
+    /// Tasks that were on a page.
+    seen: BTreeSet<TaskId>,
+    members: BTreeMap<WorkerId, WorkerRecord>,
+    looks: u64,
+    /// Whether a page came back empty.
+    ended: bool,
 }
 
 impl BadStore {
     pub(crate) fn new(inner: Arc<dyn Store>, bad: Bad, seed: u64) -> Self {
-        let (rng, cursor) = (SeededRng::new(seed), Mutex::default());
+        let (rng, memory) = (SeededRng::new(seed), Mutex::default());
         Self {
             inner,
             bad,
             rng,
-            cursor,
+            memory,
         }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, bad: Bad) -> bool {
+        self.bad == bad
+    }
+
+    /// Calls once, or too often.
+    async fn stubborn<T, F: Future<Output = T>>(
+        &self,
+        call: impl Fn() -> F,
+        is_throttled: impl Fn(&T) -> bool,
+    ) -> T {
+        let mut answer = call().await;
+        for _ in 0..STORM {
+            if !self.is(Bad::RetryStorm) || !is_throttled(&answer) {
+                break;
+            }
+            answer = call().await;
+        }
+        answer
     }
 
     async fn apply_one(&self, now: Timestamp, command: Command) -> Result<Applied, StoreError> {
@@ -60,6 +85,7 @@ impl BadStore {
         let (now, command) = match self.bad {
             Bad::NoTokenCheck => (now, with_present_token(command, &task)),
             Bad::WatchdogWithoutCompare => with_present_view(now, command, &task),
+            Bad::TrustsIndex if is_stale(&command, &task) => with_present_view(now, command, &task),
             _ => (now, command),
         };
         let claimed_with = match &command.event {
@@ -118,32 +144,57 @@ fn with_present_view(now: Timestamp, mut command: Command, task: &Task) -> (Time
     (now.max(trigger_at), command)
 }
 
+/// Whether the index told the sender something that is not so any more.
+fn is_stale(command: &Command, task: &Task) -> bool {
+    match &command.event {
+        Event::Trigger(trigger) => trigger.seen != task.kind(),
+        _ => false,
+    }
+}
+
+/// The answer of a create that never got as far as the store.
+async fn made_up(store: &dyn Store, now: Timestamp, create: Create) -> Created {
+    let job = store.job(&create.task.job).await.ok().flatten();
+    let policy = job.map(|job| job.policy.clone()).unwrap_or_default();
+    let (token, write) = (create.token, create.write);
+    let task = create
+        .task
+        .into_task(&policy, now, token, write, create.hand_on);
+    Created {
+        task: Box::new(task),
+        existed: false,
+    }
+}
+
+fn is_throttled<T>(answer: &Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::Throttled))
+}
+
 #[async_trait]
 impl TaskStore for BadStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let mut answers = Vec::new();
         for create in new {
-            let forgets = self.bad == Bad::AckBeforeCommit && self.rng.below(10) == 0;
-            if !forgets {
-                answers.extend(self.inner.create(now, vec![create]).await);
+            let forgets = self.is(Bad::AckBeforeCommit) && self.rng.below(10) == 0;
+            if forgets {
+                answers.push(Ok(made_up(&*self.inner, now, create).await));
                 continue;
             }
-            let job = self.inner.job(&create.task.job).await.ok().flatten();
-            let policy = job.map(|job| job.policy.clone()).unwrap_or_default();
-            let (token, write) = (create.token, create.write);
-            let task = create
-                .task
-                .into_task(&policy, now, token, write, create.hand_on);
-            answers.push(Ok(Created {
-                task: Box::new(task),
-                existed: false,
-            }));
+            let call = async || self.inner.create(now, vec![create.clone()]).await.pop();
+            let throttled = |answer: &Option<_>| answer.as_ref().is_some_and(is_throttled);
+            answers.extend(match self.stubborn(call, throttled).await {
+                Some(Err(StoreError::Throttled)) if self.is(Bad::PartIsAll) => {
+                    Some(Ok(made_up(&*self.inner, now, create).await))
+                }
+                answer => answer,
+            });
         }
         answers
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        self.inner.get(job, id).await
+        let call = || self.inner.get(job, id);
+        self.stubborn(call, is_throttled).await
     }
 
     async fn apply(
@@ -151,6 +202,14 @@ impl TaskStore for BadStore {
         now: Timestamp,
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
+        if self.is(Bad::RetryStorm) {
+            let call = || self.inner.apply(now, commands.clone());
+            let throttled = |answers: &Vec<_>| answers.iter().any(is_throttled);
+            return self.stubborn(call, throttled).await;
+        }
+        if self.bad.is_of_hosts() {
+            return self.inner.apply(now, commands).await;
+        }
         let mut answers = Vec::new();
         for command in commands {
             answers.push(self.apply_one(now, command).await);
@@ -159,13 +218,34 @@ impl TaskStore for BadStore {
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
-        let mut page = self.inner.due(query).await?;
-        if self.bad == Bad::CursorPoll {
-            let mut cursor = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            page.tasks.retain(|task| task.trigger_at > *cursor);
-            let last = page.tasks.iter().map(|task| task.trigger_at).max();
-            *cursor = last.unwrap_or(*cursor).max(*cursor);
+        let call = || self.inner.due(query.clone());
+        let mut page = self.stubborn(call, is_throttled).await?;
+        let mut memory = self.memory();
+        match self.bad {
+            Bad::CursorPoll => {
+                page.tasks.retain(|task| task.trigger_at > memory.cursor);
+                let last = page.tasks.iter().map(|task| task.trigger_at).max();
+                memory.cursor = last.unwrap_or(memory.cursor).max(memory.cursor);
+            }
+            Bad::ForwardCursor => {
+                let Memory { cursor, seen, .. } = &mut *memory;
+                page.tasks
+                    .retain(|task| task.trigger_at > *cursor || seen.contains(&task.id));
+                seen.extend(page.tasks.iter().map(|task| task.id));
+                // What did not fit on the page is still ahead.
+                if !page.more {
+                    *cursor = query.now.max(*cursor);
+                }
+            }
+            Bad::EmptyIsEnd => {
+                memory.ended |= page.more && page.tasks.is_empty();
+                if memory.ended {
+                    page = DuePage::default();
+                }
+            }
+            _ => {}
         }
+        drop(memory);
         Ok(page)
     }
 
@@ -225,68 +305,25 @@ impl WorkerStore for BadStore {
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.inner.workers().await
+        let mut records = self.inner.workers().await?;
+        if self.is(Bad::GhostMembers) {
+            let mut memory = self.memory();
+            let consumers = records.extract_if(.., |record| &*record.kind == CONSUMER_KIND);
+            for record in consumers {
+                memory.members.insert(record.id.clone(), record);
+            }
+            // Each of them seems to have given a sign of life since the last look.
+            memory.looks += 1;
+            let since = Duration::from_millis(memory.looks);
+            records.extend(memory.members.values().map(|member| WorkerRecord {
+                seen_at: member.seen_at.after(since),
+                ..member.clone()
+            }));
+        }
+        Ok(records)
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         self.inner.remove_workers(ids).await
-    }
-}
-
-/// A queue whose user deletes what it receives at once.
-pub(crate) struct HastyQueue(pub(crate) Arc<dyn TaskQueue>);
-
-#[async_trait]
-impl TaskQueue for HastyQueue {
-    async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
-        self.0.ensure(job).await
-    }
-
-    async fn remove(&self, job: &JobName) -> Result<(), QueueError> {
-        self.0.remove(job).await
-    }
-
-    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-        self.0.send(messages).await
-    }
-
-    async fn receive(
-        &self,
-        job: &JobName,
-        max: usize,
-        wait: Duration,
-    ) -> Result<Vec<Delivery>, QueueError> {
-        let got = self.0.receive(job, max, wait).await?;
-        let receipts = got.iter().map(|delivery| delivery.receipt.clone());
-        self.0.ack(receipts.collect()).await?;
-        Ok(got)
-    }
-
-    async fn ack(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
-        self.0.ack(receipts).await
-    }
-
-    async fn nack(&self, receipts: Vec<Receipt>, delay: Duration) -> Result<(), QueueError> {
-        self.0.nack(receipts, delay).await
-    }
-
-    async fn extend(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
-        self.0.extend(receipts).await
-    }
-
-    async fn depth(&self, job: &JobName) -> Result<Depth, QueueError> {
-        self.0.depth(job).await
-    }
-
-    fn visibility_timeout(&self) -> Duration {
-        self.0.visibility_timeout()
-    }
-
-    async fn starving(&self) -> Vec<Starving> {
-        self.0.starving().await
-    }
-
-    fn refilled(&self, starving: &Starving, complete: bool) {
-        self.0.refilled(starving, complete);
     }
 }

@@ -1,0 +1,125 @@
+//! Messages that do not arrive as they were sent, and queues that are gone.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use dueline_domain::{JobName, Priority, TaskId, TaskRef, Token, Weight};
+use dueline_ports::{Delivery, Depth, QueueError, Receipt, TaskQueue};
+use dueline_testkit::{FaultyQueue, QueueFaults};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::kit::{at, name, site};
+
+/// Remembers what was sent; everything is received once.
+#[derive(Default)]
+struct Pipe(Mutex<Vec<TaskRef>>);
+
+#[async_trait]
+impl TaskQueue for Pipe {
+    async fn ensure(&self, _: &JobName) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
+        let answers = messages.iter().map(|_| Ok(())).collect();
+        self.0.lock().await.extend(messages);
+        answers
+    }
+    async fn receive(
+        &self,
+        job: &JobName,
+        _: usize,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, QueueError> {
+        let got = std::mem::take(&mut *self.0.lock().await);
+        if got.is_empty() {
+            tokio::time::sleep(wait).await;
+        }
+        let receipt = Receipt::Local {
+            job: job.clone(),
+            number: 1,
+        };
+        let got = got.into_iter().map(|task| Delivery {
+            task,
+            receipt: receipt.clone(),
+            received: 1,
+        });
+        Ok(got.collect())
+    }
+    async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
+        Ok(())
+    }
+    async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
+        Ok(Depth::default())
+    }
+    fn visibility_timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+}
+
+fn message(number: u8) -> TaskRef {
+    TaskRef {
+        job: name(),
+        id: TaskId::from_bytes([number; 16]),
+        token: Token::from_random(u64::from(number)),
+        priority: Priority::default(),
+        weight: Weight::ONE,
+        due_at: at(1),
+        trace: None,
+    }
+}
+
+async fn received(faults: QueueFaults) -> usize {
+    let queue = FaultyQueue::new(Arc::new(Pipe::default()), site(), faults);
+    queue.send(vec![message(1)]).await;
+    let mut received = 0;
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let wait = Duration::from_secs(1);
+        received += queue.receive(&name(), 10, wait).await.unwrap().len();
+    }
+    received
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_lost_doubled_and_late_as_told() {
+    let faults = QueueFaults {
+        delay_max: Duration::from_secs(5),
+        ..QueueFaults::default()
+    };
+    assert_eq!(received(faults).await, 1);
+    let lose = 1_000;
+    assert_eq!(received(QueueFaults { lose, ..faults }).await, 0);
+    let lose_received = 1_000;
+    assert_eq!(
+        received(QueueFaults {
+            lose_received,
+            ..faults
+        })
+        .await,
+        0
+    );
+    let double = 1_000;
+    assert_eq!(received(QueueFaults { double, ..faults }).await, 2);
+    let delay = 1_000;
+    assert_eq!(received(QueueFaults { delay, ..faults }).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_queue_cannot_be_made_again_for_a_while_and_all_hosts_see_that() {
+    let here = FaultyQueue::new(Arc::new(Pipe::default()), site(), QueueFaults::default());
+    let there = here.for_site(site());
+    let minute = Duration::from_secs(60);
+    here.delete(&name(), minute).await.unwrap();
+    assert!(there.ensure(&name()).await.is_err());
+    tokio::time::advance(minute).await;
+    assert!(there.ensure(&name()).await.is_ok());
+}

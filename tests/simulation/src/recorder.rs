@@ -1,0 +1,57 @@
+//! Takes from the product's own metrics what nothing outside of it can see.
+
+use std::sync::Arc;
+
+use dueline_testkit::Counters;
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+
+/// Metrics of the product, and what tests call them.
+const NAMES: [(&str, &str); 2] = [
+    (
+        "dueline_heartbeats_coalesced_total",
+        "heartbeat answered from memory",
+    ),
+    ("dueline_workers_forgotten_total", "silent worker forgotten"),
+];
+
+/// Counts some of the product's metrics, for the thread of one world.
+pub(crate) struct MetricsTap(pub(crate) Counters);
+
+struct Tap {
+    counters: Counters,
+    name: &'static str,
+}
+
+impl CounterFn for Tap {
+    fn increment(&self, value: u64) {
+        self.counters.add(self.name, value);
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl Recorder for MetricsTap {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let known = NAMES.iter().find(|(metric, _)| *metric == key.name());
+        known.map_or_else(Counter::noop, |(_, name)| {
+            let counters = self.0.clone();
+            Counter::from_arc(Arc::new(Tap { counters, name }))
+        })
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
