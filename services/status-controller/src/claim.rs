@@ -1,7 +1,7 @@
 //! Messages become owned tasks.
 
 use dueline_api::{ApiError, Assignment};
-use dueline_domain::{Claim, Event, Job, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{Claim, Event, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{Applied, Command, StoreError};
 use tokio::time::Instant;
 
@@ -33,9 +33,9 @@ impl StatusController {
         let mut writings = Vec::with_capacity(messages.len());
         for message in messages {
             match definitions.of(&message.job) {
-                Some(Ok(job)) => {
+                Some(Ok(_)) => {
                     refused.push(None);
-                    let claiming = self.claiming(worker, message, start && may_start(job));
+                    let claiming = self.claiming(worker, message, start);
                     commands.push(claiming.command);
                     writings.push(claiming.writing);
                 }
@@ -103,10 +103,4 @@ impl StatusController {
         Assignment::of(*task, job)
             .ok_or_else(|| ApiError::unavailable("store gave no lease for a claim"))
     }
-}
-
-/// Whether a run may begin with its claim. Where that uses the only try, an answer lost on its way would fail a task
-/// that never ran.
-fn may_start(job: &Job) -> bool {
-    job.policy.retry.allows_after(1)
 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dueline_domain::{Policy, Task, TaskId, Timestamp, check_step};
+use dueline_domain::{Event, Policy, Task, TaskId, Timestamp, check_step};
 use dueline_ports::{Applied, Command, StoreError};
 use futures_util::{StreamExt as _, stream};
 
@@ -29,10 +29,17 @@ impl Inner {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         let count = commands.len();
-        let jobs = match self.jobs_as_known().await {
+        let mut jobs = match self.jobs_as_known().await {
             Ok(jobs) => jobs,
             Err(error) => return vec![Err(error); count],
         };
+        for command in &commands {
+            // Without the job a message would count as stale for ever; an old definition is no reason for that.
+            match self.jobs_with(jobs.clone(), &command.job).await {
+                Ok(newer) => jobs = newer,
+                Err(error) => return vec![Err(error); count],
+            }
+        }
         // Commands for one task stay in their order; different tasks do not wait for each other.
         let mut lanes: Vec<Vec<(usize, Command)>> = Vec::new();
         let mut by_task = HashMap::new();
@@ -70,9 +77,13 @@ impl Inner {
         jobs: &Known,
         command: &Command,
     ) -> Result<Applied, StoreError> {
-        let entry = jobs
-            .get(&command.job)
-            .ok_or_else(|| StoreError::no_job(&command.job))?;
+        let entry = match command.event {
+            // A new life, in a job that may be about to go.
+            Event::Redrive => jobs.open(&command.job)?,
+            _ => jobs
+                .get(&command.job)
+                .ok_or_else(|| StoreError::no_job(&command.job))?,
+        };
         let of = For::job(command.job.as_str(), command.event.verb().name());
         let partition = entry.home.of(&command.id);
         // Within this process nobody decides on a task that is just being written.

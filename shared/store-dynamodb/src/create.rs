@@ -8,6 +8,7 @@ use std::{
 use dueline_domain::{NewTask, Task, Timestamp};
 use dueline_ports::{Create, Created, StoreError};
 use futures_util::{StreamExt as _, stream};
+use tokio::time::{Duration, Instant};
 
 use crate::{
     apply::marks,
@@ -20,6 +21,9 @@ use crate::{
     store::{BUSY, Inner},
 };
 
+/// A submit that takes less than this is sure to be seen by whoever deletes its job.
+const QUICK_MAX: Duration = Duration::from_secs(1);
+
 impl Inner {
     pub(crate) async fn create(
         &self,
@@ -27,10 +31,17 @@ impl Inner {
         new: Vec<Create>,
     ) -> Vec<Result<Created, StoreError>> {
         let count = new.len();
-        let jobs = match self.jobs(false).await {
+        let begun_at = Instant::now();
+        let mut jobs = match self.jobs(false).await {
             Ok(jobs) => jobs,
             Err(error) => return vec![Err(error); count],
         };
+        for create in &new {
+            match self.jobs_with(jobs.clone(), &create.task.job).await {
+                Ok(newer) => jobs = newer,
+                Err(error) => return vec![Err(error); count],
+            }
+        }
         // A second submit of one id or key waits for the first; all others go side by side.
         let (mut first, mut again) = (Vec::new(), Vec::new());
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
@@ -60,7 +71,37 @@ impl Inner {
             results.push(one(next).await);
         }
         results.sort_unstable_by_key(|(place, _)| *place);
-        results.into_iter().map(|(_, result)| result).collect()
+        let results = results.into_iter().map(|(_, result)| result).collect();
+        if begun_at.elapsed() < self.jobs.ttl.max(QUICK_MAX) {
+            return results;
+        }
+        self.still_open(jobs, results).await
+    }
+
+    /// Whoever deletes a job waits until everybody knows, but not for a write that took longer than that: such a task
+    /// may have come into a job that is gone, and then it must not be acknowledged.
+    async fn still_open(
+        &self,
+        then: &Known,
+        results: Vec<Result<Created, StoreError>>,
+    ) -> Vec<Result<Created, StoreError>> {
+        let now = self.jobs(true).await;
+        let check = |created: Created| {
+            let job = &created.task.job;
+            let now = now.as_ref().map_err(|error| StoreError::Unavailable {
+                message: error.to_string().into(),
+                outcome_unknown: true,
+            })?;
+            let home = |known: &Known| known.get(job).map(|entry| entry.home.clone());
+            match home(now) == home(then) && now.open(job).is_ok() {
+                true => Ok(created),
+                false => Err(StoreError::no_job(job)),
+            }
+        };
+        results
+            .into_iter()
+            .map(|result| result.and_then(check))
+            .collect()
     }
 
     async fn create_one(

@@ -20,9 +20,9 @@ fn of(failure: Failure, writes: bool) -> StoreError {
     match class {
         Class::Throttled => StoreError::Throttled,
         Class::Invalid => StoreError::Invalid(message),
-        Class::Unknown => unavailable(message, writes),
-        Class::NotSent
-        | Class::Denied
+        // The SDK tries again by itself: that the last try did not get there says nothing of those before.
+        Class::Unknown | Class::NotSent => unavailable(message, writes),
+        Class::Denied
         | Class::Missing
         | Class::InUse
         | Class::ConditionFailed

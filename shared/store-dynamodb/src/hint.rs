@@ -26,6 +26,10 @@ pub(crate) fn soonest(policy: &Policy) -> Duration {
     timeouts.min(first_wait)
 }
 
+/// Shortest and longest time for which a task that was looked at is remembered. What another process does to it
+/// meanwhile, such as a user's new date or a retry with a short wait, is seen that much later at most.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
+
 /// The hint of `task` after a write, given the one before. `None` takes the task out of the index.
 pub(crate) fn hint(before: Option<Timestamp>, task: &Task, job: &Policy) -> Option<Timestamp> {
     if task.kind().is_final() {
@@ -55,5 +59,5 @@ fn fresh(task: &Task, job: &Policy, trigger_at: Timestamp) -> Timestamp {
 /// How long a task that was looked at need not be looked at again, whatever others do to it meanwhile, at the price of
 /// a retry with a very short wait being seen that much later.
 pub(crate) fn look_again(policy: &Policy) -> Duration {
-    soonest(policy).max(Duration::from_secs(2))
+    soonest(policy).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use dueline_domain::{Task, Timestamp, Token, WorkerId, WriteId};
+use dueline_domain::{Task, Timestamp, Token, WorkerId};
 
 use crate::{
     attr::{self, Item, id_bytes, num, size_of, text, write_units},
@@ -190,13 +190,10 @@ impl Layout<'_> {
         self.item.insert(name.to_owned(), value);
     }
 
-    const fn write(&self) -> [u8; 8] {
-        let write: WriteId = self.task.write;
-        write.to_stored().to_be_bytes()
-    }
-
+    /// A name of its own for each try to write it. Two processes may carry out one command at once, and the one that
+    /// comes too late removes its parts: they must not be those of the other.
     fn apart(&mut self, letter: Letter, bytes: Bytes) -> [u8; 8] {
-        let write = self.write();
+        let write = fastrand::u64(..).to_be_bytes();
         let name = PartRef { letter, write };
         self.put.push(Part { name, bytes });
         write

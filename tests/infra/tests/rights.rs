@@ -41,6 +41,7 @@ const CALLS: [Calls; 6] = [
         role: "ConsumerRole",
         table: &[
             "BatchGetItem",
+            "BatchWriteItem",
             "DeleteItem",
             "DescribeTable",
             "GetItem",

@@ -23,7 +23,9 @@ pub(super) fn claim(step: &Step<'_>, claim: &Claim) -> Result<Transition, Reject
         expires_at: step.now.after(step.policy.claim_timeout),
         deadline_at: None,
     };
-    if claim.start {
+    // A try is used when a run begins. Where there is only one, an answer to this very claim that gets lost would fail a
+    // task that never ran: its run begins with a write of its own.
+    if claim.start && step.policy.retry.allows_after(1) {
         return Ok(start::begin(step, token, lease, step.now));
     }
     Ok(step.to(State::Claimed { token, lease }))

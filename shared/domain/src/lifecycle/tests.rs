@@ -6,7 +6,7 @@ use Reason::*;
 use StateKind::*;
 
 use super::*;
-use crate::{JobName, Lease, NewTask, TaskId, check_step, check_task};
+use crate::{JobName, Lease, NewTask, Overrides, TaskId, check_step, check_task};
 
 /// What one cell of the table says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -397,4 +397,24 @@ fn a_run_given_back_returns_its_try_and_a_lost_one_does_not() {
     assert_eq!(tries(Verb::Abandon), 0);
     assert_eq!(tries(Verb::Trigger), 1);
     assert_eq!(tries(Verb::OwnerLost), 1);
+}
+
+#[test]
+fn the_only_try_of_a_task_does_not_begin_with_its_claim() {
+    let mut only = sample(Enqueued);
+    let overrides = Overrides {
+        retries_max: Some(0),
+        ..Overrides::default()
+    };
+    only.extras = Some(Box::new(crate::Extras {
+        overrides: Some(overrides),
+        ..crate::Extras::default()
+    }));
+    let claim = claim_event(token(RIGHT), true);
+    let policy = Policy::default();
+    let claimed = apply(&only, &policy, &claim, write(9), at(CHANGED)).unwrap();
+    // The claim's answer may be lost, and the task has not run: no try may be used.
+    assert_eq!((claimed.state.kind(), claimed.tries), (Claimed, 0));
+    let usual = apply(&sample(Enqueued), &policy, &claim, write(9), at(CHANGED)).unwrap();
+    assert_eq!((usual.state.kind(), usual.tries), (Processing, 1));
 }

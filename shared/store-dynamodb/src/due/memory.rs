@@ -202,6 +202,19 @@ impl Watch {
         }
     }
 
+    /// Takes back what [`Watch::ripe`] answered and nobody looked at.
+    pub(super) fn ripen_again(
+        &self,
+        partition: &str,
+        ripe: &[(TaskId, Timestamp)],
+        now: Timestamp,
+    ) {
+        let mut known = self.lock();
+        if let Some(again) = known.again.get_mut(partition) {
+            again.extend(ripe.iter().map(|(id, _)| (now, *id)));
+        }
+    }
+
     /// Tasks of a partition whose time to be looked at again has come, with the hints they had.
     pub(super) fn ripe(
         &self,

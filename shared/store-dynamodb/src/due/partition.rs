@@ -29,6 +29,8 @@ const SWEPT_MAX: usize = 500;
 const FIRST_PAGE: usize = 20;
 /// Entries that may come into the index this late are still seen while a backlog is read.
 const OVERLAP: Duration = Duration::from_secs(15);
+/// How far back a reader begins that comes to a backlog: hints of owned tasks lie up to two minutes behind.
+const NEW_FRONT_MS: i64 = 300_000;
 /// A partition that was empty for this long is looked at less often.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
 
@@ -106,6 +108,7 @@ impl Inner {
     ) -> Result<Looked, StoreError> {
         let partition: Arc<str> = entry.home.due(shard).into();
         let mut place = self.watch.place(&partition);
+        let before = place.clone();
         if self.may_wait(&place, now) {
             return Ok(Looked::default());
         }
@@ -121,6 +124,7 @@ impl Inner {
             .read(of, &partition, Range::All, start.clone(), now, most)
             .await?;
         let mut pointers = stretch.past;
+        let mut ripened = Vec::new();
         let mut looked = Looked::default();
         if let Some(at) = stretch.future {
             looked.later(at);
@@ -135,7 +139,12 @@ impl Inner {
         if in_backlog || stretch.cut_at.is_some() {
             // While a backlog is read piece by piece, what comes up now must not wait for its end.
             let overlap = i64::try_from(OVERLAP.as_millis()).unwrap_or(0);
-            let since = place.front.unwrap_or(now).millis() - overlap;
+            // A reader that is new here knows nothing of what others have read: it begins where the hints of owned tasks
+            // may lie.
+            let front = place
+                .front
+                .map_or(now.millis() - NEW_FRONT_MS, |front| front.min(now).millis());
+            let since = front - overlap;
             let from = place.front_at.take();
             let range = if from.is_some() {
                 Range::All
@@ -160,8 +169,8 @@ impl Inner {
                     .await?;
             }
             place.sweep = sweep.cut_at;
-            let ripe = self.watch.ripe(&entry.home, &partition, now, ENTRIES_MAX);
-            let ripe = ripe.into_iter().map(|(id, hint)| Pointer {
+            ripened = self.watch.ripe(&entry.home, &partition, now, ENTRIES_MAX);
+            let ripe = ripened.iter().copied().map(|(id, hint)| Pointer {
                 id,
                 hint,
                 partition: entry.home.of(&id),
@@ -175,8 +184,13 @@ impl Inner {
         place.empty_since = is_empty.then(|| place.empty_since.unwrap_or(now));
         place.looked_at = Some(now);
         self.watch.keep_place(&partition, place);
-        self.examine(of, entry, &partition, now, pointers, &mut looked)
-            .await?;
+        let examined = self.examine(of, entry, &partition, now, pointers, &mut looked);
+        if let Err(error) = examined.await {
+            // What was read and not looked at must come again.
+            self.watch.keep_place(&partition, before);
+            self.watch.ripen_again(&partition, &ripened, now);
+            return Err(error);
+        }
         Ok(looked)
     }
 

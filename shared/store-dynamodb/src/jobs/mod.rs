@@ -75,6 +75,13 @@ impl Known {
     }
 }
 
+/// How old definitions may be for those who already have a task, beyond the usual.
+const OLD_MAX: Duration = Duration::from_secs(10);
+/// How long those wait for newer ones.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Shortest time between two looks for a job that is not there.
+const MISS_MIN: Duration = Duration::from_millis(200);
+
 /// The definitions at hand.
 #[derive(Debug)]
 pub(crate) struct Jobs {
@@ -147,16 +154,33 @@ impl Inner {
         Ok(known)
     }
 
-    /// The definitions, or those of before while too many calls are made: whoever already has a task need not wait for
-    /// the partition of the definitions. Not for submits, which must see that a job is being deleted.
+    /// The definitions, or those of before while they cannot be had soon: whoever already has a task need not wait for
+    /// them. Not for submits, which must see that a job is being deleted.
     pub(crate) async fn jobs_as_known(&self) -> Result<Arc<Known>, StoreError> {
-        match self.jobs(false).await {
-            Err(StoreError::Throttled) => match self.jobs.at_hand() {
-                Some((_, known)) => Ok(known),
-                None => Err(StoreError::Throttled),
-            },
-            answer => answer,
+        let recent = self.jobs.at_hand();
+        let recent = recent.filter(|(at, _)| at.elapsed() < self.jobs.ttl + OLD_MAX);
+        let Some((_, known)) = recent else {
+            return self.jobs(false).await;
+        };
+        match tokio::time::timeout(PATIENCE, self.jobs(false)).await {
+            Ok(Err(StoreError::Throttled)) | Err(_) => Ok(known),
+            Ok(answer) => answer,
         }
+    }
+
+    /// The definitions again, if they do not have this job: another process may just have made it. Names that nobody
+    /// made cost no more than a few reads a second.
+    pub(crate) async fn jobs_with(
+        &self,
+        known: Arc<Known>,
+        name: &JobName,
+    ) -> Result<Arc<Known>, StoreError> {
+        let asked_at = self.jobs.at_hand().map(|(at, _)| at);
+        let is_new = asked_at.is_some_and(|at| at.elapsed() < MISS_MIN.min(self.jobs.ttl));
+        if known.get(name).is_some() || is_new {
+            return Ok(known);
+        }
+        self.jobs(true).await
     }
 
     async fn read_jobs(&self, changes: i64) -> Result<Known, StoreError> {
@@ -209,7 +233,11 @@ impl Inner {
     }
 
     pub(crate) async fn all_jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        let jobs = self.jobs_as_known().await?;
+        let jobs = match self.jobs(false).await {
+            // Only where DynamoDB answers, and has no time: what is old must not pass for fresh.
+            Err(StoreError::Throttled) => self.jobs_as_known().await?,
+            answer => answer?,
+        };
         Ok(jobs.iter().map(|entry| entry.job.clone()).collect())
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_domain::{
     Claim, Event, Extras, Handler, Jitter, Job, JobName, NewTask, Outcome, OwnerLost, Policy,
-    Quota, Reason, RetryClass, State, Task, TaskId, Timestamp, Token, Trigger, WorkerId,
+    Quota, Reason, RetryClass, State, StateKind, Task, TaskId, Timestamp, Token, Trigger, WorkerId,
 };
 
 use crate::{
@@ -232,10 +232,15 @@ impl Kit {
         self.step(ms, task, Event::Start { token }).await
     }
 
-    /// Claims and starts with one write.
+    /// Claims and starts, with one write unless there is only one try.
     pub(super) async fn run(&self, ms: i64, task: &Task, name: &str) -> Task {
-        self.step(ms, task, self.claim_event(task, name, true))
-            .await
+        let claimed = self
+            .step(ms, task, self.claim_event(task, name, true))
+            .await;
+        match claimed.kind() {
+            StateKind::Claimed => self.start(ms, &claimed).await,
+            _ => claimed,
+        }
     }
 
     pub(super) fn finish_event(&self, task: &Task, outcome: Outcome) -> Event {
