@@ -8,6 +8,6 @@ mod meter;
 pub use aws_types::SdkConfig;
 pub use connect::{AwsSettings, Service, SetupError, connect};
 pub use connection::Connection;
-pub use dueline_ports::{Cost, Prices};
+pub use dueline_ports::Cost;
 pub use failure::{Class, Failure, classify};
 pub use meter::Meter;

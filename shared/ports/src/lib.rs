@@ -13,7 +13,7 @@ mod store;
 mod task_ids;
 
 pub use clock::{Clock, Rng};
-pub use cost::{Cost, Prices};
+pub use cost::Cost;
 pub use hand_on::{apply_and_hand_on, hand_on};
 pub use queue::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
 pub use share::Share;

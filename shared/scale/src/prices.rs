@@ -30,3 +30,22 @@ impl Default for Prices {
         }
     }
 }
+
+impl Prices {
+    /// What units and requests cost.
+    pub fn usd(&self, wru: f64, rru: f64, sqs_requests: f64) -> f64 {
+        (wru * self.million_wru + rru * self.million_rru + sqs_requests * self.million_sqs_requests)
+            / 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_run_now_tasks_cost_what_the_price_list_says() {
+        let usd = Prices::default().usd(5e6, 0.0, 300_000.0);
+        assert!((usd - (3.125 + 0.12)).abs() < 1e-9);
+    }
+}

@@ -12,6 +12,7 @@ pub mod demo;
 
 mod completions;
 mod controller;
+mod cost;
 mod dev;
 mod doctor;
 mod health;
@@ -41,6 +42,8 @@ pub enum Command {
     Setup(setup::Setup),
     /// Check a deployment and name each defect with its mend
     Doctor(doctor::Doctor),
+    /// Say what processes have spent on AWS
+    Cost(cost::Cost),
     /// Say what a load costs on AWS and which limit it meets
     Scale(scale::Scale),
     /// Measure this machine and this program
@@ -68,6 +71,7 @@ impl Command {
             Self::Demo(command) => command.run(context).await,
             Self::Serve(command) => command.run(context).await,
             Self::Controller(command) => command.run(context).await,
+            Self::Cost(command) => command.run(context).await,
             Self::Scale(command) => command.run(context),
             Self::Setup(command) => command.run(context).await,
             Self::Doctor(command) => command.run(context).await,

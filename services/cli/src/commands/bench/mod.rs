@@ -11,7 +11,7 @@ mod retry;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use dueline_ports::Prices;
+use dueline_scale::Prices;
 use indicatif::ProgressBar;
 
 use self::place::Place;
@@ -188,7 +188,8 @@ impl Bench {
         )]
         let (tasks, requests) = (report.tasks as f64, spent.queue_requests as f64);
         let per_task = |count: f64| (count / tasks * 1_000.0).round() / 1_000.0;
-        let dollars = spent.dollars(&Prices::default()) / tasks * 1e6;
+        let prices = Prices::default();
+        let dollars = prices.usd(spent.write_units, spent.read_units, requests) / tasks * 1e6;
         report.more.extend([
             ("wru_per_task", per_task(spent.write_units)),
             ("rru_per_task", per_task(spent.read_units)),
