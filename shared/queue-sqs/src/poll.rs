@@ -194,7 +194,10 @@ impl UnderWay {
             let queue = self.queue.clone();
             self.queue.common.crew.spawn(queue.keep());
         }
-        self.queue.give_back(ended.give_back).await;
+        if !ended.give_back.is_empty() {
+            self.queue.give_back(ended.give_back).await;
+            self.queue.shelf.given_back();
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use dueline_aws::{Class, Meter};
 use dueline_domain::{JobName, TaskRef};
 use dueline_ports::{Delivery, Depth, QueueError, Receipt, TaskQueue};
 use futures_util::{StreamExt as _, future::join_all, stream};
+use tokio::time::timeout;
 
 use crate::{
     job_queue::{Common, JobQueue},
@@ -23,6 +24,9 @@ use crate::{
 
 /// Queues of one call that are served at once.
 const QUEUES_AT_ONCE: usize = 32;
+
+/// A poll that has taken none of what was just given back by then hardly will.
+const QUIET_MAX: Duration = Duration::from_secs(1);
 
 /// One queue of SQS per job. Clones of the `Arc` share what they know; requests under way end with the last one.
 pub struct SqsQueue {
@@ -171,7 +175,13 @@ impl TaskQueue for SqsQueue {
 
     async fn nack(&self, receipts: Vec<Receipt>, delay: Duration) -> Result<(), QueueError> {
         let act = |queue: Arc<JobQueue>, receipts: Vec<Receipt>| async move {
-            queue.nack(receipts.iter(), delay).await
+            let returned = queue.nack(receipts.iter(), delay).await;
+            // A poll of ours that nobody waits for any more may take just these. It gives them back at once; a process
+            // that ended before it would leave them invisible for the whole timeout.
+            if delay.is_zero() {
+                let _ = timeout(QUIET_MAX, queue.shelf.is_quiet()).await;
+            }
+            returned
         };
         self.with_receipts(receipts, act).await
     }

@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -47,6 +48,8 @@ struct State {
     /// The last failed poll of each level.
     failures: [Option<(u64, QueueError)>; LEVELS],
     receivers: usize,
+    /// Polls whose references are on their way back, because nobody waited for them.
+    giving_back: usize,
     /// What all receivers together want.
     wanted: usize,
     /// Somebody looks after what stays too long.
@@ -148,7 +151,10 @@ impl Shelf {
             .running
             .retain(|running| running.number != poll.number);
         match result {
-            Ok(brought) if state.receivers == 0 => ended.give_back = brought,
+            Ok(brought) if state.receivers == 0 => {
+                state.giving_back += usize::from(!brought.is_empty());
+                ended.give_back = brought;
+            }
             Ok(brought) => {
                 ended.keep = !brought.is_empty() && !state.is_kept;
                 state.is_kept |= ended.keep;
@@ -159,6 +165,30 @@ impl Shelf {
         drop(state);
         self.changed.notify_waiters();
         ended
+    }
+
+    /// What a poll brought for nobody has been given back.
+    pub(crate) fn given_back(&self) {
+        let mut state = self.lock();
+        state.giving_back = state.giving_back.saturating_sub(1);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until no poll can take what was given back, as long as nobody wants to have it.
+    pub(crate) async fn is_quiet(&self) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let is_quiet = {
+                let state = self.lock();
+                state.receivers > 0 || (state.running.is_empty() && state.giving_back == 0)
+            };
+            if is_quiet {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// When the oldest will have stayed too long. None, and nobody looks after the shelf any more, when it is empty.
@@ -398,6 +428,21 @@ mod tests {
         drop(receiver);
         let ended = shelf.ended(begun[0], Ok(held(0..2)));
         assert_eq!((ended.give_back.len(), ended.keep), (2, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_quiet_when_no_poll_can_take_what_nobody_wants() {
+        let shelf = Shelf::new(1, HOLD);
+        let quiet = || tokio::time::timeout(SECOND, shelf.is_quiet());
+        let mut receiver = shelf.enter(1, SECOND);
+        let (begun, _) = polls(receiver.step());
+        assert!(quiet().await.is_ok(), "somebody takes what comes");
+        drop(receiver);
+        assert!(quiet().await.is_err());
+        assert_eq!(shelf.ended(begun[0], Ok(held(0..2))).give_back.len(), 2);
+        assert!(quiet().await.is_err(), "they are on their way back");
+        shelf.given_back();
+        assert!(quiet().await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,8 @@ pub struct Answer {
     pub status: u16,
     /// The document; null when there was none.
     pub body: Value,
+    /// After how many seconds to come back, if it said so.
+    pub retry_after_s: Option<u64>,
 }
 
 impl Answer {
@@ -75,9 +77,26 @@ impl Client {
         }
         let response = request.send().await?;
         let status = response.status().as_u16();
+        let retry_after_s = response.headers().get("retry-after");
+        let retry_after_s = retry_after_s.and_then(|value| value.to_str().ok()?.parse().ok());
         let bytes = response.bytes().await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { status, body })
+        Ok(Answer {
+            status,
+            body,
+            retry_after_s,
+        })
+    }
+
+    /// A page outside the API, such as `healthz`: its status and text.
+    pub async fn page(&self, path: &str) -> Result<(u16, String), reqwest::Error> {
+        let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
+        Ok((response.status().as_u16(), response.text().await?))
+    }
+
+    /// The server.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// A call to a server that must be there.

@@ -8,7 +8,7 @@ mod roles;
 mod runs;
 mod wait;
 
-pub use binary::dueline;
+pub use binary::{dueline, program};
 pub use client::{Answer, Client, is_final, new_id};
 pub use place::Place;
 pub use process::{Ended, Process, ended};

@@ -25,6 +25,11 @@ impl Place {
         self.path().join(name)
     }
 
+    /// Leaves the folder where it is when this is dropped, for somebody who wants to know what went wrong.
+    pub fn keep(&mut self) {
+        self.0.disable_cleanup(true);
+    }
+
     /// The store of the server that lives here.
     pub fn store(&self) -> PathBuf {
         self.file("dueline.db")

@@ -39,6 +39,17 @@ impl Process {
 
     /// Starts a program.
     pub fn start(place: &Place, name: &str, program: &Path, args: &[impl AsRef<OsStr>]) -> Self {
+        Self::start_with(place, name, program, args, &[])
+    }
+
+    /// As [`Process::start`], with variables of its own.
+    pub fn start_with(
+        place: &Place,
+        name: &str,
+        program: &Path,
+        args: &[impl AsRef<OsStr>],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let own = place.file(name);
         fs::create_dir_all(&own).expect("a folder for a process");
         let mut number = 0;
@@ -59,6 +70,7 @@ impl Process {
             .env_clear()
             .envs(kept)
             .env("TMPDIR", &own)
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

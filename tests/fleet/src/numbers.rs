@@ -1,0 +1,54 @@
+//! Small readings of documents.
+
+use serde_json::Value;
+
+/// A text.
+#[track_caller]
+pub fn text(value: &Value) -> String {
+    let text = value.as_str();
+    text.unwrap_or_else(|| panic!("{value} is no text"))
+        .to_owned()
+}
+
+/// A time, in milliseconds since the Unix epoch.
+#[track_caller]
+pub fn millis(value: &Value) -> i64 {
+    let time = text(value).parse::<jiff::Timestamp>();
+    time.unwrap_or_else(|_| panic!("{value} is no time"))
+        .as_millisecond()
+}
+
+/// A number.
+#[track_caller]
+pub fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// How late a task began, in milliseconds: its first run that is on record, against its due time.
+#[track_caller]
+pub fn late_ms(task: &Value) -> i64 {
+    millis(&task["runs"][0]["started_at"]) - millis(&task["run_at"])
+}
+
+/// The smallest value that is not exceeded by `part` of all.
+#[track_caller]
+pub fn percentile(values: impl IntoIterator<Item = i64>, part: f64) -> i64 {
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort_unstable();
+    let rank = (values.len() as f64 * part).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        assert_eq!(percentile(1..=100, 0.95), 95);
+        assert_eq!(percentile([7], 0.95), 7);
+        assert_eq!(percentile([3, 1, 2], 0.5), 2);
+    }
+}
