@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use dueline_tests_end_to_end::{RunLog, new_id, pause, say};
-use dueline_tests_fleet::{Api, Plan, Role, Tally, Wanted, check_history, late_ms, percentile, with_others};
+use dueline_tests_fleet::{
+    Api, Plan, Role, Tally, Wanted, check_history, late_ms, percentile, with_others,
+};
 use reqwest::Method;
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
