@@ -35,11 +35,14 @@ async fn f_129_submits_are_accepted_and_tasks_run_while_one_of_each_service_dies
     let mut fleet = fleet(&plan).await;
     let api = fleet.api().clone();
     let log = RunLog::new(fleet.site().place());
-    api.put_noop("job", json!({"retries_max": 20})).await;
+    // What a process had marked and not sent when it died comes back after this.
+    let policy = json!({"retries_max": 20, "enqueue_timeout_ms": 10_000});
+    api.put_noop("job", policy).await;
 
     let turns = u32::try_from(Role::ALL.len()).unwrap();
     let span = (DOWN + UP) * turns;
-    let submits = tokio::spawn(submit_for(api.clone(), span));
+    let mut submits = JoinSet::new();
+    submits.spawn(submit_for(api.clone(), span));
     for role in Role::ALL {
         let name = fleet.names(role).swap_remove(0);
         let done_before = done(&api).await;
@@ -50,7 +53,7 @@ async fn f_129_submits_are_accepted_and_tasks_run_while_one_of_each_service_dies
         fleet.start_again(&name).await;
         pause(UP).await;
     }
-    let (accepted, refused, repeats) = submits.await.expect("all submits");
+    let (accepted, refused, repeats) = submits.join_next().await.unwrap().expect("all submits");
     say(&format!(
         "one of each service killed in turn: {} submits accepted, {refused} not; {repeats} calls repeated",
         accepted.len()

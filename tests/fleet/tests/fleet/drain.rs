@@ -7,7 +7,7 @@ use dueline_tests_fleet::{
     Api, Fleet, Plan, Role, Tally, Wanted, check_history, number, with_others,
 };
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::{fleet, s, words};
 
@@ -31,7 +31,8 @@ async fn f_146_every_role_ends_in_order_when_it_is_asked_to_and_nothing_runs_twi
     let log = RunLog::new(fleet.site().place());
     api.put_job("job", exec_job(&log, "sleep 0.2"), json!({}))
         .await;
-    let submits = tokio::spawn(submit_all(api.clone()));
+    let mut submits = JoinSet::new();
+    submits.spawn(submit_all(api.clone()));
     for role in Role::ALL {
         let name = fleet.names(role).swap_remove(0);
         wait_until("runs", s(30), async || {
@@ -45,7 +46,7 @@ async fn f_146_every_role_ends_in_order_when_it_is_asked_to_and_nothing_runs_twi
         pause(s(1)).await;
         fleet.start_again(&name).await;
     }
-    let accepted = submits.await.expect("all submits");
+    let accepted = submits.join_next().await.unwrap().expect("all submits");
     api.count("job", "succeeded", TASKS, s(60)).await;
     let mut tally = Tally::default();
     check_history(&mut tally, "job", &accepted, &api.tasks("job").await, &log);
