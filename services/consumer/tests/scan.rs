@@ -188,6 +188,22 @@ async fn a_backlog_of_one_job_does_not_delay_another() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backlog_on_a_slow_store_does_not_delay_what_comes_due_meanwhile() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 5_000).await;
+    let b = kit.submit("b", ms(500)).await;
+    kit.store.slow_down(2);
+    kit.start();
+    // The backlog takes ten seconds, a look makes two calls of 200 ms and 400 ms.
+    kit.until(ms(1_500)).await;
+    assert_ne!(kit.get(&b).await.kind(), StateKind::New);
+    assert!(kit.count("a", StateKind::New).await > 4_000);
+    kit.until(ms(15_000)).await;
+    assert_eq!(kit.count("a", StateKind::New).await, 0);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_126_a_quota_holds_its_job_and_no_other() {
     let kit = Kit::new().await;
     let quota = Quota {

@@ -1,8 +1,11 @@
 //! A store that counts, fails and takes turns as a test wants.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -12,7 +15,7 @@ use dueline_ports::{
     Page, Pruned, PutJob, Share, StoreError, TaskStore, WorkerRecord, WorkerStore,
     fakes::MemoryStore,
 };
-use tokio::task::yield_now;
+use tokio::{task::yield_now, time::sleep};
 
 /// The store in memory, behind a step in which others may act before each call.
 pub(crate) struct WatchedStore {
@@ -25,6 +28,7 @@ pub(crate) struct WatchedStore {
     muted: Mutex<Option<WorkerId>>,
     hot: Mutex<Option<JobName>>,
     refused: AtomicUsize,
+    write_ms: AtomicU64,
 }
 
 impl WatchedStore {
@@ -39,7 +43,13 @@ impl WatchedStore {
             muted: Mutex::default(),
             hot: Mutex::default(),
             refused: AtomicUsize::new(0),
+            write_ms: AtomicU64::new(0),
         }
+    }
+
+    /// From now on each written task takes so long.
+    pub(crate) fn slow_down(&self, write_ms: u64) {
+        self.write_ms.store(write_ms, Ordering::Relaxed);
     }
 
     /// From now on too much is asked about the tasks of this job, if of any.
@@ -157,6 +167,10 @@ impl TaskStore for WatchedStore {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         yield_now().await;
+        let took = self.write_ms.load(Ordering::Relaxed) * commands.len() as u64;
+        if took > 0 {
+            sleep(Duration::from_millis(took)).await;
+        }
         let mut answers = Vec::new();
         for command in commands {
             if self.is_hot(&command.job) {

@@ -13,13 +13,13 @@ const FLOOD: usize = 10_000;
 const FLOOD_BATCH: usize = 1_000;
 /// Tasks of the other job in one measurement.
 const PROBES: usize = 100;
-/// When the second half of the flood comes due, from when it is submitted.
-const DUE_IN: Duration = Duration::from_secs(10);
 /// Between two of them.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
+/// When the second half of the flood comes due, from when it is submitted.
+const DUE_IN: Duration = Duration::from_secs(10);
 /// What F-127 allows: two seconds and the poll period, here on a machine that does all of this at once.
 const LATE_MAX_MS: i64 = 3_000;
-/// In this order of magnitude the flood waits for itself longer than the other job waits for the flood.
+/// The flood waits for itself so many times longer than the other job waits for the flood.
 const RATIO_MIN: i64 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
