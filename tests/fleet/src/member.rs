@@ -87,18 +87,7 @@ pub struct Member {
 impl Member {
     /// Starts a process and waits until it listens, if it does.
     pub async fn start(site: &Arc<Site>, role: Role, name: &str, args: &[String]) -> Self {
-        Self::start_program(site, role, &role.program(), name, args).await
-    }
-
-    /// As [`Member::start`], where another program plays the role.
-    pub async fn start_program(
-        site: &Arc<Site>,
-        role: Role,
-        program_name: &str,
-        name: &str,
-        args: &[String],
-    ) -> Self {
-        let program = program(program_name);
+        let program = program(&role.program());
         let address = format!("127.0.0.1:{}", free_port());
         let mut all = args.to_vec();
         if let Ok(level) = std::env::var(LOG_VARIABLE) {

@@ -74,6 +74,7 @@ fn announce(
         node.durability(),
         match node.durability() {
             "full" => "a loss of power",
+            "replicated" => "what DynamoDB survives",
             _ => "the end of this process, but maybe not a loss of power",
         }
     );

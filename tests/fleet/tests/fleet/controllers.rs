@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dueline_tests_end_to_end::{Place, RunLog, exec_job, hold, pause, say, wait_until};
-use dueline_tests_fleet::{Fleet, Member, Plan, Role, Site, with_others};
+use dueline_tests_fleet::{Fleet, Plan, Site, with_others};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -125,26 +125,7 @@ async fn f_122_the_buffer_of_a_controller_keeps_its_limit() {
     let hangs = hangs(fleet.site().place(), &log);
     api.put_job("job", hangs, json!({"enqueue_timeout_ms": 300_000}))
         .await;
-    // A server with the controller's role tells how much it holds.
-    let args = [
-        "serve",
-        "--services",
-        "controller",
-        "--no-worker",
-        "--store",
-        &fleet.site().store(),
-        "--queue",
-        &fleet.site().queue(),
-    ];
-    let args = args.map(str::to_owned);
-    let controller = Member::start_program(
-        fleet.site(),
-        Role::Controller,
-        "dueline",
-        "controller-0",
-        &args,
-    );
-    fleet.put(controller.await);
+    fleet.start_controller(0, &[]).await;
     fleet.start_executor(0, 0, &words("--concurrency 1")).await;
     let batch = vec![json!({}); TASKS / 4];
     for _ in 0..4 {
