@@ -12,7 +12,7 @@ fn planned(load: &Load) -> Plan {
 }
 
 #[test]
-fn a_million_and_a_hundred_million_a_day_and_ten_thousand_a_second_stay_within_default_quotas() {
+fn f_128_a_million_and_a_hundred_million_a_day_and_ten_thousand_a_second_stay_within_quotas() {
     for load in worked::loads() {
         let plan = planned(&load);
         for limit in &plan.limits {
