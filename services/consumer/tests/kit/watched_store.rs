@@ -2,18 +2,17 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, Share, StoreError, TaskStore, WorkerRecord, WorkerStore,
-    fakes::MemoryStore,
+    Applied, Command, DuePage, DueQuery, Share, Store, StoreError,
+    fakes::{MemoryStore, StoreLayer},
 };
 use tokio::{task::yield_now, time::sleep};
 
@@ -121,44 +120,16 @@ fn down() -> StoreError {
 }
 
 #[async_trait]
-impl JobStore for WatchedStore {
-    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
-        self.inner.put_job(put).await
-    }
-
-    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        self.inner.job(name).await
-    }
-
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        self.inner.jobs().await
-    }
-
-    async fn pause_job(
-        &self,
-        name: &JobName,
-        paused: bool,
-        now: Timestamp,
-    ) -> Result<Arc<Job>, StoreError> {
-        self.inner.pause_job(name, paused, now).await
-    }
-
-    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
-        self.inner.delete_job(name).await
-    }
-}
-
-#[async_trait]
-impl TaskStore for WatchedStore {
-    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
-        self.inner.create(now, new).await
+impl StoreLayer for WatchedStore {
+    fn below(&self) -> &dyn Store {
+        &self.inner
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
         if self.is_hot(job) {
             return Err(StoreError::Throttled);
         }
-        self.inner.get(job, id).await
+        self.below().get(job, id).await
     }
 
     async fn apply(
@@ -176,7 +147,7 @@ impl TaskStore for WatchedStore {
             if self.is_hot(&command.job) {
                 answers.push(Err(StoreError::Throttled));
             } else {
-                answers.extend(self.inner.apply(now, vec![command]).await);
+                answers.extend(self.below().apply(now, vec![command]).await);
             }
         }
         answers
@@ -191,7 +162,7 @@ impl TaskStore for WatchedStore {
         if failing.is_ok() {
             return Err(down());
         }
-        let page = self.inner.due(query).await;
+        let page = self.below().due(query).await;
         yield_now().await;
         page
     }
@@ -201,40 +172,13 @@ impl TaskStore for WatchedStore {
         if self.ready_fails.load(Ordering::Relaxed) {
             return Err(down());
         }
-        self.inner.ready(job, limit).await
-    }
-
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.inner.owned(worker).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
-        self.inner.list(query).await
-    }
-
-    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.inner.stats(job).await
-    }
-
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune(now, limit).await
-    }
-}
-
-#[async_trait]
-impl WorkerStore for WatchedStore {
-    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
-        self.inner.put_workers(workers).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.inner.workers().await
+        self.below().ready(job, limit).await
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         if ids.iter().any(|id| self.is_muted(id)) {
             return Err(down());
         }
-        self.inner.remove_workers(ids).await
+        self.below().remove_workers(ids).await
     }
 }

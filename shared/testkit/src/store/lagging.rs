@@ -8,10 +8,10 @@ use std::{
 };
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, StateKind, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{JobName, StateKind, Task, TaskId, Timestamp};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, JobStore, ListQuery,
-    OwnedTask, Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Store, StoreError,
+    fakes::StoreLayer,
 };
 use tokio::time::Instant;
 
@@ -212,17 +212,17 @@ fn shard(id: &TaskId, shards: u32) -> u32 {
 }
 
 #[async_trait]
-impl TaskStore for LaggingStore {
+impl StoreLayer for LaggingStore {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let answers = self.inner.create(now, new).await;
         for created in answers.iter().flatten().filter(|created| !created.existed) {
             self.written(&created.task);
         }
         answers
-    }
-
-    async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        self.inner.get(job, id).await
     }
 
     async fn apply(
@@ -239,68 +239,5 @@ impl TaskStore for LaggingStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         Ok(self.read(&query))
-    }
-
-    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
-        self.inner.ready(job, limit).await
-    }
-
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.inner.owned(worker).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
-        self.inner.list(query).await
-    }
-
-    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.inner.stats(job).await
-    }
-
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune(now, limit).await
-    }
-}
-
-#[async_trait]
-impl JobStore for LaggingStore {
-    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
-        self.inner.put_job(put).await
-    }
-
-    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        self.inner.job(name).await
-    }
-
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        self.inner.jobs().await
-    }
-
-    async fn pause_job(
-        &self,
-        name: &JobName,
-        paused: bool,
-        now: Timestamp,
-    ) -> Result<Arc<Job>, StoreError> {
-        self.inner.pause_job(name, paused, now).await
-    }
-
-    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
-        self.inner.delete_job(name).await
-    }
-}
-
-#[async_trait]
-impl WorkerStore for LaggingStore {
-    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
-        self.inner.put_workers(workers).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.inner.workers().await
-    }
-
-    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
-        self.inner.remove_workers(ids).await
     }
 }

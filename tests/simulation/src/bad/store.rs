@@ -9,12 +9,11 @@ use std::{
 use async_trait::async_trait;
 use dueline_consumer::CONSUMER_KIND;
 use dueline_domain::{
-    Event, Job, JobName, Reason, Rejected, State, Task, TaskId, TaskRef, Timestamp, Token, WorkerId,
+    Event, JobName, Reason, Rejected, State, Task, TaskId, Timestamp, Token, WorkerId,
 };
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
-    fakes::SeededRng,
+    Applied, Command, Create, Created, DuePage, DueQuery, Store, StoreError, WorkerRecord,
+    fakes::{SeededRng, StoreLayer},
 };
 
 use super::Bad;
@@ -171,7 +170,11 @@ fn is_throttled<T>(answer: &Result<T, StoreError>) -> bool {
 }
 
 #[async_trait]
-impl TaskStore for BadStore {
+impl StoreLayer for BadStore {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let mut answers = Vec::new();
         for create in new {
@@ -249,61 +252,6 @@ impl TaskStore for BadStore {
         Ok(page)
     }
 
-    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
-        self.inner.ready(job, limit).await
-    }
-
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.inner.owned(worker).await
-    }
-
-    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
-        self.inner.list(query).await
-    }
-
-    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.inner.stats(job).await
-    }
-
-    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune(now, limit).await
-    }
-}
-
-#[async_trait]
-impl JobStore for BadStore {
-    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
-        self.inner.put_job(put).await
-    }
-
-    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        self.inner.job(name).await
-    }
-
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        self.inner.jobs().await
-    }
-
-    async fn pause_job(
-        &self,
-        name: &JobName,
-        paused: bool,
-        now: Timestamp,
-    ) -> Result<Arc<Job>, StoreError> {
-        self.inner.pause_job(name, paused, now).await
-    }
-
-    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
-        self.inner.delete_job(name).await
-    }
-}
-
-#[async_trait]
-impl WorkerStore for BadStore {
-    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
-        self.inner.put_workers(workers).await
-    }
-
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
         let mut records = self.inner.workers().await?;
         if self.is(Bad::GhostMembers) {
@@ -321,9 +269,5 @@ impl WorkerStore for BadStore {
             }));
         }
         Ok(records)
-    }
-
-    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
-        self.inner.remove_workers(ids).await
     }
 }

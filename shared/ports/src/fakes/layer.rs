@@ -1,0 +1,182 @@
+//! Stores around stores, for tests: whatever a layer does not say goes to the one below.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+
+use crate::{
+    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
+    Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+};
+
+/// A store that changes some calls of another one. Implement this instead of the seam, and only what is different.
+#[async_trait]
+#[expect(missing_docs, reason = "each method is that of the seam")]
+pub trait StoreLayer: Send + Sync + 'static {
+    /// The store below.
+    fn below(&self) -> &dyn Store;
+
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        self.below().put_job(put).await
+    }
+
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        self.below().job(name).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        self.below().jobs().await
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        self.below().pause_job(name, paused, now).await
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        self.below().delete_job(name).await
+    }
+
+    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
+        self.below().create(now, new).await
+    }
+
+    async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        self.below().get(job, id).await
+    }
+
+    async fn apply(
+        &self,
+        now: Timestamp,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Applied, StoreError>> {
+        self.below().apply(now, commands).await
+    }
+
+    async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
+        self.below().due(query).await
+    }
+
+    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
+        self.below().ready(job, limit).await
+    }
+
+    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+        self.below().owned(worker).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
+        self.below().list(query).await
+    }
+
+    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
+        self.below().stats(job).await
+    }
+
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.below().prune(now, limit).await
+    }
+
+    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
+        self.below().put_workers(workers).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.below().workers().await
+    }
+
+    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        self.below().remove_workers(ids).await
+    }
+}
+
+#[async_trait]
+impl<T: StoreLayer> JobStore for T {
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        StoreLayer::put_job(self, put).await
+    }
+
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        StoreLayer::job(self, name).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        StoreLayer::jobs(self).await
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        StoreLayer::pause_job(self, name, paused, now).await
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        StoreLayer::delete_job(self, name).await
+    }
+}
+
+#[async_trait]
+impl<T: StoreLayer> TaskStore for T {
+    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
+        StoreLayer::create(self, now, new).await
+    }
+
+    async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
+        StoreLayer::get(self, job, id).await
+    }
+
+    async fn apply(
+        &self,
+        now: Timestamp,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Applied, StoreError>> {
+        StoreLayer::apply(self, now, commands).await
+    }
+
+    async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
+        StoreLayer::due(self, query).await
+    }
+
+    async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
+        StoreLayer::ready(self, job, limit).await
+    }
+
+    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+        StoreLayer::owned(self, worker).await
+    }
+
+    async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
+        StoreLayer::list(self, query).await
+    }
+
+    async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
+        StoreLayer::stats(self, job).await
+    }
+
+    async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        StoreLayer::prune(self, now, limit).await
+    }
+}
+
+#[async_trait]
+impl<T: StoreLayer> WorkerStore for T {
+    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
+        StoreLayer::put_workers(self, workers).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        StoreLayer::workers(self).await
+    }
+
+    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        StoreLayer::remove_workers(self, ids).await
+    }
+}
