@@ -3,8 +3,6 @@
 //! DynamoDB charges each write for the whole item, by started kibibytes. So a body, an error or a past run stays with
 //! its task only where it starts no further kibibyte; otherwise it becomes an item of its own, written once.
 
-use std::sync::Arc;
-
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dueline_domain::{Task, Timestamp, Token, WorkerId};
@@ -84,6 +82,8 @@ pub(crate) fn lay_out(task: Task, before: Option<&Row>, marks: Marks, key_bytes:
         item,
         put: Vec::new(),
     };
+    // What stays where it is comes first: what is new gets the room that is left.
+    let runs = layout.keep();
     layout.extras();
     layout.body(
         name::PAYLOAD,
@@ -95,7 +95,7 @@ pub(crate) fn lay_out(task: Task, before: Option<&Row>, marks: Marks, key_bytes:
         Letter::Checkpoint,
         task.checkpoint.as_ref(),
     );
-    layout.history();
+    layout.history(runs);
     layout.error();
     layout.body(name::RESULT, Letter::Result, task.result.as_ref());
     let Layout { item, put, .. } = layout;
@@ -199,24 +199,51 @@ impl Layout<'_> {
         write
     }
 
-    /// The attribute as it stands, if what it says is still so.
-    fn standing(&self, name: &str, same: impl Fn(&Task) -> bool) -> Option<AttributeValue> {
-        let row = self.before.filter(|row| same(&row.task))?;
-        row.item.get(name).cloned()
+    /// Takes over every attribute that says what it said before, and tells for each past run where it stands.
+    fn keep(&mut self) -> Vec<Option<AttributeValue>> {
+        let task = self.task;
+        let runs = task
+            .history
+            .as_ref()
+            .map_or(&[][..], |history| &history.runs);
+        let Some(before) = self.before else {
+            return vec![None; runs.len()];
+        };
+        let was = &before.task;
+        let in_history = self.error_in_history();
+        for (name, same) in [
+            (name::EXTRAS, was.extras.is_some() == task.extras.is_some()),
+            (name::PAYLOAD, was.payload == task.payload),
+            (name::CHECKPOINT, was.checkpoint == task.checkpoint),
+            (name::ERROR, !in_history && was.error == task.error),
+            (name::RESULT, was.result == task.result),
+        ] {
+            match before.item.get(name) {
+                // A number stands for words in the history, and that may have changed.
+                Some(value) if same && !matches!(value, AttributeValue::N(_)) => {
+                    self.set(name, value.clone());
+                }
+                _ => {}
+            }
+        }
+        let (Some(history), Some(AttributeValue::L(values))) =
+            (&was.history, before.item.get(name::HISTORY))
+        else {
+            return vec![None; runs.len()];
+        };
+        let place = |run| {
+            let at = history.runs.iter().position(|known| known == run)?;
+            let value = values.get(at)?;
+            self.bytes += size_of("", value);
+            Some(value.clone())
+        };
+        runs.iter().map(place).collect()
     }
 
     fn body(&mut self, name: &str, letter: Letter, bytes: Option<&Bytes>) {
-        let Some(bytes) = bytes else {
+        let Some(bytes) = bytes.filter(|_| !self.item.contains_key(name)) else {
             return;
         };
-        let of = move |task: &Task| match letter {
-            Letter::Payload => Some(task.payload.clone()),
-            Letter::Checkpoint => task.checkpoint.clone(),
-            _ => task.result.clone(),
-        };
-        if let Some(value) = self.standing(name, |task| of(task).as_ref() == Some(bytes)) {
-            return self.set(name, value);
-        }
         let value = if self.fits(name.len() + bytes.len()) {
             attr::bytes(bytes)
         } else {
@@ -230,8 +257,8 @@ impl Layout<'_> {
         let Some(extras) = &self.task.extras else {
             return;
         };
-        if let Some(value) = self.standing(name::EXTRAS, |task| task.extras.is_some()) {
-            return self.set(name::EXTRAS, value);
+        if self.item.contains_key(name::EXTRAS) {
+            return;
         }
         let json = dueline_records::extras_to_json(extras);
         let value = self.words(Letter::Extras, name::EXTRAS.len(), json);
@@ -245,31 +272,20 @@ impl Layout<'_> {
         attr::bytes(self.apart(letter, words.into()))
     }
 
-    /// The past runs, each where it was when it was added.
-    fn history(&mut self) {
+    /// The past runs: those of `places` where they stand, the others where there is room.
+    fn history(&mut self, places: Vec<Option<AttributeValue>>) {
         let Some(history) = &self.task.history else {
             return;
         };
-        let known = self.before.and_then(|row| {
-            let AttributeValue::L(values) = row.item.get(name::HISTORY)? else {
-                return None;
-            };
-            Some((&row.task.history.as_ref()?.runs, values))
-        });
-        let mut values = Vec::new();
         // The list itself and the brackets around each run.
         self.bytes += name::HISTORY.len() + 3 + history.runs.len();
-        for run in &history.runs {
-            let place = known.and_then(|(runs, values)| {
-                let at = runs.iter().position(|known| known == run)?;
-                values.get(at)
-            });
-            let value = match place {
-                Some(value) => value.clone(),
-                None => self.words(Letter::Run, 0, runs::run_to_json(run)),
-            };
-            self.bytes += size_of("", &value);
-            values.push(value);
+        let mut values = Vec::with_capacity(places.len());
+        for (run, place) in history.runs.iter().zip(places) {
+            values.push(place.unwrap_or_else(|| {
+                let value = self.words(Letter::Run, 0, runs::run_to_json(run));
+                self.bytes += size_of("", &value);
+                value
+            }));
         }
         self.item
             .insert(name::HISTORY.to_owned(), AttributeValue::L(values));
@@ -278,29 +294,25 @@ impl Layout<'_> {
         }
     }
 
+    /// Whether the latest past run ended with the error that the task names.
+    fn error_in_history(&self) -> bool {
+        let history = self.task.history.as_ref();
+        let latest = history.and_then(|history| history.runs.last());
+        latest.is_some_and(|run| Some(&run.info) == self.task.error.as_ref())
+    }
+
     fn error(&mut self) {
         let Some(error) = &self.task.error else {
             return;
         };
-        let latest = self
-            .task
-            .history
-            .as_ref()
-            .and_then(|history| history.runs.last());
-        if latest.is_some_and(|run| run.info == *error) {
-            // The history says it already.
-            return self.set(name::ERROR, num(0));
+        if self.item.contains_key(name::ERROR) {
+            return;
         }
-        let said = |task: &Task| task.error.as_ref() == Some(error);
-        let value = match self.standing(name::ERROR, said) {
-            // Which words a number stands for may have changed with the history.
-            Some(value @ (AttributeValue::S(_) | AttributeValue::B(_))) => value,
-            _ => self.words(Letter::Error, name::ERROR.len(), error_text(error)),
+        let value = if self.error_in_history() {
+            num(0)
+        } else {
+            self.words(Letter::Error, name::ERROR.len(), error.as_ref().to_owned())
         };
         self.set(name::ERROR, value);
     }
-}
-
-fn error_text(error: &Arc<str>) -> String {
-    error.as_ref().to_owned()
 }

@@ -333,6 +333,62 @@ fn a_body_is_stored_apart_exactly_when_it_would_start_another_kibibyte() {
 }
 
 #[test]
+fn what_is_new_gets_only_the_room_that_past_runs_leave() {
+    let policy = Policy::default();
+    let job = JobName::parse("mail").expect("a name");
+    let new = NewTask::now(TaskId::from_bytes([9; 16]), job, Bytes::new());
+    let (token, jitter) = (Token::from_random(7), Jitter::from_random(0));
+    let task = new.into_task(&policy, at(0), token, WriteId::from_random(9), true);
+    let claim = |number| {
+        Event::Claim(Claim {
+            token: Token::from_random(number),
+            worker: WorkerId::new("executor", number).expect("a worker"),
+            start: true,
+        })
+    };
+    let failed = Event::Finish {
+        token,
+        started_at: None,
+        outcome: Outcome::Retriable {
+            class: RetryClass::ALL[0],
+            delay: Some(Duration::from_secs(1)),
+            error: "x".repeat(400).into(),
+        },
+        jitter,
+    };
+    let again = Event::Trigger(Trigger {
+        seen: StateKind::Retriable,
+        seen_at: at(3_000),
+        token: Token::from_random(8),
+        jitter,
+    });
+    let checkpoint = Event::Checkpoint {
+        token: Token::from_random(8),
+        payload: vec![1; 400].into(),
+    };
+    let mut stored = Stored::write(None, task, &policy);
+    for (number, event) in (10..).zip([claim(7), failed, again, claim(8), checkpoint]) {
+        let (write, now) = (
+            WriteId::from_random(number),
+            at(1_000 * number.cast_signed() - 9_000),
+        );
+        let task = &stored.row.task;
+        let transition = dueline_domain::apply(task, &policy, &event, write, now);
+        let mut after = task.clone();
+        after.advance(transition.unwrap_or_else(|error| panic!("{event:?}: {error}")));
+        stored = Stored::write(Some(&stored), after, &policy);
+        stored.check();
+    }
+    assert_eq!(
+        stored.parts.len(),
+        1,
+        "the error stays, the checkpoint goes"
+    );
+    let bytes = attr::size(&stored.row.item);
+    assert!((400..1_024).contains(&bytes), "{bytes} bytes");
+}
+
+#[test]
 fn an_unknown_state_is_told_and_not_guessed() {
     let stored = {
         let job = JobName::parse("mail").expect("a name");
