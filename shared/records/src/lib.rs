@@ -103,6 +103,20 @@ pub fn job_to_json(job: &Job) -> String {
     serde_json::to_string(&JobRecord::of(job)).unwrap_or_default()
 }
 
+/// A definition as the text that takes the place of `stored`: what a newer program has said besides stays.
+pub fn job_to_json_over(job: &Job, stored: &str) -> String {
+    let mut record = serde_json::json!(JobRecord::of(job));
+    if let (Some(record), Ok(stored)) = (
+        record.as_object_mut(),
+        serde_json::from_str::<serde_json::Map<_, _>>(stored),
+    ) {
+        for (name, value) in stored {
+            record.entry(name).or_insert(value);
+        }
+    }
+    record.to_string()
+}
+
 impl JobRecord {
     fn of(job: &Job) -> Self {
         let (policy, retry) = (&job.policy, &job.policy.retry);

@@ -135,6 +135,72 @@ async fn attributes_of_a_newer_program_survive_a_whole_life() {
     assert_eq!(one.get(&task).await, Some(task));
 }
 
+/// The definition as it is stored, after `change` if there is one.
+async fn definition(play: &Play, change: Option<&dyn Fn(&str) -> String>) -> String {
+    let client = kit::client().await;
+    let key = [
+        ("pk", AttributeValue::S("jobs".into())),
+        ("sk", AttributeValue::B(b"mail".to_vec().into())),
+    ];
+    let key = key.map(|(name, value)| (name.to_owned(), value));
+    let (key, table) = (Some(key.into()), play.store.table());
+    let read = client.get_item().table_name(table).set_key(key.clone());
+    let item = read.send().await.unwrap().item.unwrap();
+    let json = item["j"].as_s().unwrap().clone();
+    let Some(change) = change else {
+        return json;
+    };
+    let json = change(&json);
+    let write = client.update_item().table_name(table).set_key(key);
+    let write = write
+        .update_expression("SET j = :j")
+        .expression_attribute_values(":j", AttributeValue::S(json.clone()));
+    write.send().await.unwrap();
+    json
+}
+
+#[tokio::test]
+async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
+    let options = kit::table(4).await;
+    let one = Play::new(kit::open(&options).await).await;
+    let add = |json: &str| json.replacen('{', r#"{"newer":{"kept":[1,2.5]},"#, 1);
+    definition(&one, Some(&add)).await;
+    // A process that starts now reads it.
+    let older = one.with(&kit::open(&options).await);
+    let name = job("mail").name;
+    let kept = r#""newer":{"kept":[1,2.5]}"#;
+    older.store.pause_job(&name, true, at(1)).await.unwrap();
+    let stored = definition(&one, None).await;
+    assert!(
+        stored.contains(kept) && stored.contains(r#""paused":true"#),
+        "{stored}"
+    );
+    older
+        .put(Job {
+            info: "other words".into(),
+            ..job("mail")
+        })
+        .await;
+    let stored = definition(&one, None).await;
+    assert!(
+        stored.contains(kept) && stored.contains("other words"),
+        "{stored}"
+    );
+}
+
+#[tokio::test]
+async fn a_definition_that_makes_no_sense_gives_way_to_one_that_does() {
+    let options = kit::table(4).await;
+    let one = Play::new(kit::open(&options).await).await;
+    let task = one.create(0, one.task(10)).await;
+    definition(&one, Some(&|_| "nonsense".to_owned())).await;
+    let other = one.with(&kit::open(&options).await);
+    let lost = other.store.get(&task.job, &task.id).await;
+    assert!(!matches!(lost, Ok(Some(_))), "{lost:?}");
+    other.put(job("mail")).await;
+    assert_eq!(other.get(&task).await, Some(task));
+}
+
 #[tokio::test]
 async fn a_task_in_a_state_of_a_newer_program_stands_in_nobodys_way() {
     let (one, other) = two().await;

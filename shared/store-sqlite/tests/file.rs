@@ -158,6 +158,29 @@ fn a_file_of_a_newer_program_is_refused_with_both_versions() {
 }
 
 #[tokio::test]
+async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::at(folder.path().join("t.db"));
+    drop(with_job(options.clone()).await);
+    let definition = |set: &str| {
+        let db = Connection::open(&options.path).unwrap();
+        let sql = format!("UPDATE job SET definition = {set} RETURNING definition");
+        let stored: String = db.query_row(&sql, [], |row| row.get(0)).unwrap();
+        stored
+    };
+    definition("json_set(definition, '$.newer', 'kept')");
+    let store = SqliteStore::open(options.clone()).unwrap();
+    let name = JobName::parse("j").unwrap();
+    let now = Timestamp::clamped(9_000);
+    store.pause_job(&name, true, now).await.unwrap();
+    drop(store);
+    let stored = definition("definition");
+    for part in [r#""newer":"kept""#, r#""paused":true"#] {
+        assert!(stored.contains(part), "{stored}");
+    }
+}
+
+#[tokio::test]
 async fn f_137_a_full_disk_refuses_writes_keeps_reads_and_recovers_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = SqliteOptions::at(folder.path().join("t.db"));

@@ -41,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
     pub(crate) home: Home,
     pub(crate) shards: u32,
+    /// The definition as it is stored.
+    record: Arc<str>,
     version: i64,
     deleting: bool,
 }
@@ -57,6 +59,8 @@ impl Entry {
 pub(crate) struct Known {
     changes: i64,
     by_name: BTreeMap<JobName, Arc<Entry>>,
+    /// Versions of definitions that make no sense here.
+    unreadable: BTreeMap<String, i64>,
 }
 
 impl Known {
@@ -193,15 +197,25 @@ impl Inner {
             .table
             .query_all(For::all("jobs"), ask, usize::MAX)
             .await?;
-        let mut by_name = BTreeMap::new();
+        let (mut by_name, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
         for item in &items {
             match self.entry(item) {
                 Ok(entry) => drop(by_name.insert(entry.job.name.clone(), Arc::new(entry))),
                 // It does not hide the others.
-                Err(error) => tracing::error!(%error, "unreadable job definition"),
+                Err(error) => {
+                    let name = get_bytes(item, schema::SK).ok().flatten();
+                    let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
+                    tracing::error!(job.name = name, %error, "unreadable job definition");
+                    let version = get_num(item, VERSION).ok().flatten();
+                    unreadable.insert(name, version.unwrap_or_default());
+                }
             }
         }
-        Ok(Known { changes, by_name })
+        Ok(Known {
+            changes,
+            by_name,
+            unreadable,
+        })
     }
 
     fn entry(&self, item: &Item) -> Result<Entry, Bad> {
@@ -222,6 +236,7 @@ impl Inner {
             shards: u32::try_from(shards)
                 .unwrap_or(1)
                 .clamp(1, schema::SHARDS_MAX),
+            record: json.into(),
             version: need(get_num(item, VERSION)?, VERSION)?,
             deleting: get_flag(item, DELETING),
         })

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use dueline_domain::{Job, JobName, Timestamp};
 use dueline_ports::{PutJob, StoreError};
 
@@ -30,23 +31,36 @@ pub(super) fn key(name: &JobName) -> Key {
     Key::new(schema::JOBS, name.as_str())
 }
 
+/// The write of a changed definition, on the condition that nobody changed it meanwhile.
+fn changed(
+    name: &JobName,
+    version: i64,
+    set: Vec<(String, AttributeValue)>,
+    remove: &[&str],
+) -> Write {
+    let change = Change {
+        set,
+        remove: remove.iter().map(|name| (*name).to_owned()).collect(),
+        add: vec![(VERSION.into(), 1)],
+    };
+    let unchanged = Condition::Is(VERSION, num(version));
+    Write::Update(key(name), change, Some(unchanged))
+}
+
 impl Entry {
-    /// The write of a changed definition, on the condition that nobody changed it meanwhile.
-    pub(super) fn changed(
-        &self,
-        set: Vec<(String, aws_sdk_dynamodb::types::AttributeValue)>,
-        remove: &[&str],
-    ) -> Write {
-        let change = Change {
-            set,
-            remove: remove.iter().map(|name| (*name).to_owned()).collect(),
-            add: vec![(VERSION.into(), 1)],
-        };
-        Write::Update(key(&self.job.name), change, Some(self.unchanged()))
+    /// The write of a changed definition.
+    pub(super) fn changed(&self, set: Vec<(String, AttributeValue)>, remove: &[&str]) -> Write {
+        changed(&self.job.name, self.version, set, remove)
     }
 
     pub(super) fn unchanged(&self) -> Condition {
         Condition::Is(VERSION, num(self.version))
+    }
+
+    /// What to store for the definition that follows this one.
+    fn record_of(&self, next: &Job) -> (String, AttributeValue) {
+        let json = dueline_records::job_to_json_over(next, &self.record);
+        (RECORD.into(), text(json))
     }
 }
 
@@ -61,9 +75,13 @@ impl Inner {
                     job.created_at = entry.job.created_at;
                     job.created_by = entry.job.created_by.clone();
                     job.changed_at = job.changed_at.max(entry.job.changed_at);
-                    let record = (RECORD.into(), text(dueline_records::job_to_json(&job)));
                     // Whoever puts a job wants it: a deletion that was left half done is over.
-                    entry.changed(vec![record], &[DELETING])
+                    entry.changed(vec![entry.record_of(&job)], &[DELETING])
+                }
+                // A definition that could not be read gives way to one that can; its tasks find it again.
+                None if let Some(version) = jobs.unreadable.get(job.name.as_str()) => {
+                    let record = (RECORD.into(), text(dueline_records::job_to_json(&job)));
+                    changed(&job.name, *version, vec![record], &[DELETING])
                 }
                 None => {
                     let mut item = key(&job.name).item();
@@ -96,11 +114,8 @@ impl Inner {
                 changed_at: now.max(entry.job.changed_at),
                 ..Job::clone(&entry.job)
             };
-            let record = (RECORD.into(), text(dueline_records::job_to_json(&job)));
-            if self
-                .change_jobs("pause_job", entry.changed(vec![record], &[]))
-                .await?
-            {
+            let write = entry.changed(vec![entry.record_of(&job)], &[]);
+            if self.change_jobs("pause_job", write).await? {
                 return Ok(Arc::new(job));
             }
             pause(tries).await;

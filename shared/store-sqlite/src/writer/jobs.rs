@@ -76,9 +76,14 @@ impl Writer {
     }
 
     fn replace(&mut self, row: i64, job: Job) -> Result<Arc<Job>, ItemError> {
+        let stored: String = self
+            .db
+            .prepare_cached("SELECT definition FROM job WHERE id = ?1")?
+            .query_row([row], |row| row.get(0))?;
+        let definition = dueline_records::job_to_json_over(&job, &stored);
         self.db
             .prepare_cached("UPDATE job SET definition = ?2 WHERE id = ?1")?
-            .execute((row, dueline_records::job_to_json(&job)))?;
+            .execute((row, definition))?;
         let job = Arc::new(job);
         self.jobs.insert(row, job.clone());
         self.jobs_changed = true;
