@@ -10,7 +10,7 @@ use aws_smithy_http_client::{
     Builder,
     tls::{Provider, rustls_provider::CryptoMode},
 };
-use aws_types::SdkConfig;
+use aws_types::{SdkConfig, service_config::ServiceConfigKey};
 
 /// Longest time to look for credentials: the metadata service of a host answers at once or not at all.
 const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
@@ -102,13 +102,17 @@ pub enum SetupError {
     Endpoint(String),
 }
 
-/// Makes the configuration of a client, and checks that it has a region and credentials.
+/// Makes the configuration of a client, and checks that it has a region, credentials, and an endpoint that is a URL if
+/// one is set anywhere.
 pub async fn connect(service: Service, settings: &AwsSettings) -> Result<SdkConfig, SetupError> {
-    let endpoint = settings.endpoint.as_deref();
-    if let Some(bad) = endpoint.filter(|url| !is_endpoint(url)) {
-        return Err(SetupError::Endpoint(bad.to_owned()));
+    let mut config = loader(settings).load().await;
+    let endpoint = settings.endpoint.clone();
+    if let Some(url) = endpoint.or_else(|| usual_endpoint(service, &config)) {
+        if !is_endpoint(&url) {
+            return Err(SetupError::Endpoint(url));
+        }
+        config = config.into_builder().endpoint_url(url).build();
     }
-    let config = loader(settings).load().await;
     if config.region().is_none() {
         return Err(SetupError::NoRegion(service.name()));
     }
@@ -124,6 +128,28 @@ pub async fn connect(service: Service, settings: &AwsSettings) -> Result<SdkConf
         Ok(Err(error)) => Err(missing(innermost(&error))),
         Err(_) => Err(missing("no answer in time".into())),
     }
+}
+
+/// The endpoint that the usual AWS variables or the profile name for a service.
+fn usual_endpoint(service: Service, config: &SdkConfig) -> Option<String> {
+    let key = ServiceConfigKey::builder()
+        .service_id(service.name())
+        .env("AWS_ENDPOINT_URL")
+        .profile("endpoint_url");
+    let own = key.build().ok().and_then(|key| {
+        let settings = config.service_config()?;
+        settings.load_config(key)
+    });
+    own.or_else(|| config.endpoint_url().map(ToOwned::to_owned))
+}
+
+/// Where a client of this configuration looks for its service, in words: the endpoint, or the region.
+pub fn place(config: &SdkConfig) -> String {
+    let region = || {
+        let region = config.region().map_or("unknown", AsRef::as_ref);
+        format!("region {region}")
+    };
+    config.endpoint_url().map_or_else(region, ToOwned::to_owned)
 }
 
 fn loader(settings: &AwsSettings) -> ConfigLoader {
@@ -185,6 +211,17 @@ mod tests {
         let config = connect(Service::DynamoDb, &settings()).await;
         let config = config.expect("a configuration");
         assert_eq!(config.region().map(AsRef::as_ref), Some("eu-central-1"));
+        assert_eq!(place(&config), "region eu-central-1");
+        let endpoint = Some("http://127.0.0.1:4566".to_owned());
+        let settings = AwsSettings {
+            endpoint,
+            ..settings()
+        };
+        let config = connect(Service::Sqs, &settings).await;
+        assert_eq!(
+            place(&config.expect("a configuration")),
+            "http://127.0.0.1:4566"
+        );
     }
 
     #[tokio::test]

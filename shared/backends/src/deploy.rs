@@ -7,7 +7,7 @@ use dueline_ports::{JobStore as _, TaskQueue as _};
 use dueline_queue_sqs::{Drift, OpenError as SqsError, QueueInfo, SqsOptions, SqsQueue};
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore, OpenError,
-    setup::{self, Found, Step, Wanted},
+    setup::{self, Found, Site, Step, Wanted},
 };
 
 use crate::{BackendError, QueueAddress, StoreAddress};
@@ -60,9 +60,9 @@ pub async fn set_up(
 ) -> Result<Vec<Action>, BackendError> {
     let mut actions = Vec::new();
     if let StoreAddress::DynamoDb(options) = store {
-        let client = setup::client(&options.aws).await.map_err(dynamo)?;
+        let site = site(options).await?;
         let steps = steps(options).await?;
-        setup::carry_out(&client, &options.table, &steps)
+        site.carry_out(&options.table, &steps)
             .await
             .map_err(dynamo)?;
         actions.extend(told(&options.table, &steps));
@@ -104,8 +104,8 @@ pub async fn ceiling(
     let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? else {
         return Ok(None);
     };
-    let client = setup::client(&options.aws).await.map_err(dynamo)?;
-    let measured = setup::ceiling(&client, &options.table, callers, lasting).await;
+    let site = site(&options).await?;
+    let measured = site.ceiling(&options.table, callers, lasting).await;
     measured.map(Some).map_err(dynamo)
 }
 
@@ -114,10 +114,8 @@ pub async fn ceiling(
 pub async fn remove(store: &str, queue: &str) -> Result<Vec<String>, BackendError> {
     let mut removed = Vec::new();
     if let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? {
-        let client = setup::client(&options.aws).await.map_err(dynamo)?;
-        setup::remove(&client, &options.table)
-            .await
-            .map_err(dynamo)?;
+        let site = site(&options).await?;
+        site.remove(&options.table).await.map_err(dynamo)?;
         removed.push(options.table);
     }
     if let QueueAddress::Sqs(options) = QueueAddress::parse(queue)? {
@@ -128,10 +126,8 @@ pub async fn remove(store: &str, queue: &str) -> Result<Vec<String>, BackendErro
 }
 
 async fn found(options: &DynamoOptions) -> Result<Found, BackendError> {
-    let client = setup::client(&options.aws).await.map_err(dynamo)?;
-    setup::inspect(&client, &options.table)
-        .await
-        .map_err(dynamo)
+    let site = site(options).await?;
+    site.inspect(&options.table).await.map_err(dynamo)
 }
 
 async fn steps(options: &DynamoOptions) -> Result<Vec<Step>, BackendError> {
@@ -199,6 +195,11 @@ fn wanted(info: &QueueInfo) -> Vec<Action> {
         )
     };
     info.drift.iter().map(change).collect()
+}
+
+async fn site(options: &DynamoOptions) -> Result<Site, BackendError> {
+    let site = Site::of(&options.aws).await;
+    site.map_err(|error| dynamo(error.into()))
 }
 
 fn dynamo(error: OpenError) -> BackendError {

@@ -87,9 +87,7 @@ impl SqsQueue {
     /// Connects, and asks one question, so that a wrong endpoint or missing permission is an error now.
     pub async fn open(options: SqsOptions, meter: Meter) -> Result<Arc<Self>, OpenError> {
         let config = connect(AwsService::Sqs, &options.aws).await?;
-        let region = config.region().map(ToString::to_string).unwrap_or_default();
-        let endpoint = options.aws.endpoint.as_deref().or(config.endpoint_url());
-        let at = endpoint.map_or_else(|| format!("region {region}"), ToOwned::to_owned);
+        let at = dueline_aws::place(&config);
         let queue = Self::from_client(Client::new(&config), options, meter)?;
         match queue.common().set_aside.look_up().await {
             Ok(_) => Ok(queue),

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use dueline_aws::{AwsSettings, Class, Connection, Failure, Meter, Service, SetupError};
+use dueline_aws::{AwsSettings, Class, Connection, Failure, Meter, SetupError};
 
 use crate::{
     calls::Table,
     schema,
-    setup::{self, Found},
+    setup::{Found, Site},
     store::{DynamoStore, Inner},
 };
 
@@ -138,18 +138,6 @@ pub enum OpenError {
     },
 }
 
-/// Where a client looks for its tables, in words.
-pub(crate) fn place(client: &Client, aws: Option<&AwsSettings>) -> String {
-    if let Some(endpoint) = aws.and_then(|aws| aws.endpoint.clone()) {
-        return endpoint;
-    }
-    let region = client.config().region().map(ToString::to_string);
-    region.map_or_else(
-        || "the configured region".into(),
-        |region| format!("region {region}"),
-    )
-}
-
 impl OpenError {
     pub(crate) fn of(failure: Failure, action: &'static str, table: &str, place: &str) -> Self {
         let (table, place) = (table.to_owned(), place.to_owned());
@@ -163,32 +151,26 @@ impl OpenError {
     }
 }
 
-/// Makes a client from settings.
-pub(crate) async fn client(aws: &AwsSettings) -> Result<Client, SetupError> {
-    let config = dueline_aws::connect(Service::DynamoDb, aws).await?;
-    Ok(Client::new(&config))
-}
-
 impl DynamoStore {
     /// Opens a table that is set up, or says what is wrong with it.
     pub async fn open(options: DynamoOptions, meter: Meter) -> Result<Self, OpenError> {
-        let client = client(&options.aws).await?;
-        Self::from_client_with(client, options, meter).await
+        let site = Site::of(&options.aws).await?;
+        Self::open_at(site, options, meter).await
     }
 
     /// Opens a table through a client that the caller has. It is shared, and never closed.
     pub async fn from_client(client: Client, table: &str, meter: Meter) -> Result<Self, OpenError> {
-        Self::from_client_with(client, DynamoOptions::of(table), meter).await
+        Self::open_at(client.into(), DynamoOptions::of(table), meter).await
     }
 
-    /// As [`DynamoStore::from_client`]; of the options, those for making a client do not matter.
-    pub async fn from_client_with(
-        client: Client,
+    /// As [`DynamoStore::open`] with a client that is there already; the options for making one do not matter.
+    pub async fn open_at(
+        site: Site,
         options: DynamoOptions,
         meter: Meter,
     ) -> Result<Self, OpenError> {
-        let place = place(&client, Some(&options.aws));
-        let found = setup::inspect_at(&client, &options.table, &place).await?;
+        let found = site.inspect(&options.table).await?;
+        let Site { client, place } = site;
         let slots = check(&options.table, &place, &found)?;
         if found.ttl == Some(false) {
             tracing::warn!(

@@ -29,12 +29,11 @@ fn wanted(table: &str) -> Wanted {
     }
 }
 
-async fn set_up(client: &Client, table: &str) -> Vec<Step> {
-    let found = setup::inspect(client, table).await.expect("an answer");
+async fn set_up(table: &str) -> Vec<Step> {
+    let site = kit::site().await;
+    let found = site.inspect(table).await.expect("an answer");
     let steps = setup::plan(&found, &wanted(table));
-    setup::carry_out(client, table, &steps)
-        .await
-        .expect("a table");
+    site.carry_out(table, &steps).await.expect("a table");
     steps
 }
 
@@ -101,10 +100,10 @@ async fn f_141_a_table_with_another_key_is_refused() {
         matches!(&error, OpenError::ForeignKey { found, .. } if found == "id (S), sk (B)"),
         "{error:?}"
     );
-    let found = setup::inspect(&client, &table).await.unwrap();
+    let found = kit::site().await.inspect(&table).await.unwrap();
     let steps = setup::plan(&found, &wanted(&table));
     assert!(matches!(&steps[..], [Step::Foreign(_)]), "{steps:?}");
-    let carried_out = setup::carry_out(&client, &table, &steps).await;
+    let carried_out = kit::site().await.carry_out(&table, &steps).await;
     assert!(matches!(carried_out, Err(OpenError::Refused { .. })));
 }
 
@@ -117,7 +116,7 @@ async fn f_141_a_missing_index_is_refused_and_setup_adds_it() {
         matches!(&error, OpenError::NoIndex { index: "due", .. }),
         "{error:?}"
     );
-    let steps = set_up(&client, &table).await;
+    let steps = set_up(&table).await;
     assert!(steps.contains(&Step::AddIndex), "{steps:?}");
     let store = DynamoStore::open(options(&table, &kit::endpoint().await), Meter::default()).await;
     assert_eq!(store.expect("a store").slots(), 8);
@@ -127,7 +126,9 @@ async fn f_141_a_missing_index_is_refused_and_setup_adds_it() {
 async fn f_141_a_table_that_was_not_set_up_or_is_foreign_or_newer_is_refused() {
     let (client, table) = (kit::client().await, dueline_tests_engines::unique("meta"));
     let steps = [Step::CreateTable, Step::Wait];
-    setup::carry_out(&client, &table, &steps)
+    kit::site()
+        .await
+        .carry_out(&table, &steps)
         .await
         .expect("a table");
     let options = options(&table, &kit::endpoint().await);
@@ -174,7 +175,7 @@ async fn f_141_a_missing_permission_is_told() {
     let (client, wire) = Wire::client(&kit::endpoint().await).await;
     let code = "com.amazonaws.dynamodb.v20120810#AccessDeniedException";
     wire.fault("DescribeTable", 1, Act::Refuse(400, code));
-    let opened = DynamoStore::from_client_with(client, options, Meter::default()).await;
+    let opened = DynamoStore::open_at(client.into(), options, Meter::default()).await;
     let error = opened.map(|_| ()).expect_err("no permission");
     assert!(matches!(error, OpenError::Denied { .. }), "{error:?}");
 }
@@ -190,15 +191,12 @@ async fn f_141_bad_settings_are_told_before_anything_is_sent() {
 
 #[tokio::test]
 async fn setup_makes_a_table_once_and_then_finds_nothing_to_do() {
-    let (client, table) = (kit::client().await, dueline_tests_engines::unique("setup"));
-    assert_eq!(
-        setup::inspect(&client, &table).await.unwrap(),
-        Found::default()
-    );
-    let steps = set_up(&client, &table).await;
+    let (site, table) = (kit::site().await, dueline_tests_engines::unique("setup"));
+    assert_eq!(site.inspect(&table).await.unwrap(), Found::default());
+    let steps = set_up(&table).await;
     assert_eq!(steps[0], Step::CreateTable);
     assert!(steps.iter().all(|step| !step.to_string().is_empty()));
-    let found = setup::inspect(&client, &table).await.unwrap();
+    let found = site.inspect(&table).await.unwrap();
     assert_eq!(found.ttl, Some(true));
     let shape = found.table.clone().unwrap();
     assert!(
@@ -206,12 +204,10 @@ async fn setup_makes_a_table_once_and_then_finds_nothing_to_do() {
         "{shape:?}"
     );
     assert_eq!(shape.index.unwrap().projection, "KEYS_ONLY");
-    let again = set_up(&client, &table).await;
+    let again = set_up(&table).await;
     assert!(again.iter().all(|step| !step.changes()), "{again:?}");
     // The same steps once more are no error either: two may set up at the same time.
-    setup::carry_out(&client, &table, &steps)
-        .await
-        .expect("nothing to do");
+    site.carry_out(&table, &steps).await.expect("nothing to do");
     let other = Wanted {
         slots: 32,
         ..wanted(&table)
@@ -221,7 +217,7 @@ async fn setup_makes_a_table_once_and_then_finds_nothing_to_do() {
         matches!(&drift[..], [Step::Drift(what)] if what.contains("8 slots")),
         "{drift:?}"
     );
-    setup::remove(&client, &table).await.expect("gone");
-    setup::remove(&client, &table).await.expect("gone already");
-    assert_eq!(setup::inspect(&client, &table).await.unwrap().table, None);
+    site.remove(&table).await.expect("gone");
+    site.remove(&table).await.expect("gone already");
+    assert_eq!(site.inspect(&table).await.unwrap().table, None);
 }

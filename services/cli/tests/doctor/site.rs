@@ -124,9 +124,8 @@ impl Site {
     }
 
     pub(crate) async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        setup::client(&Self::aws(&self.dynamodb))
-            .await
-            .expect("a client")
+        let site = setup::Site::of(&Self::aws(&self.dynamodb)).await;
+        site.expect("a client").client
     }
 
     pub(crate) async fn sqs(&self) -> aws_sdk_sqs::Client {

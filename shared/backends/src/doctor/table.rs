@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::{Client, config::Builder};
 use dueline_aws::{Class, Failure, Meter, Service, SetupError, connect};
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore, OpenError, schema,
-    setup::{self, Found, Shape, Step, Wanted},
+    setup::{self, Found, Shape, Site, Step, Wanted},
 };
 
 use super::{
@@ -27,7 +27,11 @@ pub(super) async fn look_at(options: &DynamoOptions, look: &Look) -> StoreReport
     };
     let watch = Watch::new(look.clock.clone());
     let settings = Builder::from(&config).interceptor(watch.clone()).build();
-    let client = Client::from_conf(settings);
+    let site = Site {
+        client: Client::from_conf(settings),
+        place: dueline_aws::place(&config),
+    };
+    let client = &site.client;
     let described = Box::pin(client.describe_table().table_name(table).send()).await;
     let described = permissions::tried(described);
     if let Err(failure) = &described
@@ -37,19 +41,19 @@ pub(super) async fn look_at(options: &DynamoOptions, look: &Look) -> StoreReport
         return StoreReport::new(Reach::No, vec![finding]);
     }
     let mut report = StoreReport::new(Reach::Yes, Vec::new());
-    Box::pin(examine(&mut report, &client, options, look, described)).await;
+    Box::pin(examine(&mut report, &site, options, look, described)).await;
     report.clock = watch.reading("DynamoDB");
     report
 }
 
 async fn examine(
     report: &mut StoreReport,
-    client: &Client,
+    site: &Site,
     options: &DynamoOptions,
     look: &Look,
     described: Result<(), Failure>,
 ) {
-    let table = options.table.as_str();
+    let (client, table) = (&site.client, options.table.as_str());
     // That there is no table was answered to somebody who may ask.
     let may = described
         .as_ref()
@@ -61,7 +65,7 @@ async fn examine(
     let may = permissions::judge("dynamodb:DescribeTable", Needed::ByServices, may);
     let findings = &mut report.findings;
     let mut allowed = vec![may];
-    match setup::inspect(client, table).await {
+    match site.inspect(table).await {
         Ok(found) => {
             findings.extend(judge(options, &found, &look.setup));
             let shape = found.table.as_ref();
@@ -89,7 +93,7 @@ async fn examine(
         }
     }
     findings.extend(allowed);
-    let opened = DynamoStore::from_client_with(client.clone(), options.clone(), Meter::default());
+    let opened = DynamoStore::open_at(site.clone(), options.clone(), Meter::default());
     if let Ok(store) = Box::pin(opened).await {
         report.store = Some(Arc::new(store));
     }

@@ -13,14 +13,13 @@ use dueline_aws::{Class, Failure, classify};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
-    Found, Step,
+    Found, Site, Step,
     inspect::{APP, SLOTS, VERSION},
-    inspect_at,
 };
 use crate::{
     attr::{num, text},
     calls::Key,
-    open::{self, OpenError},
+    open::OpenError,
     schema,
 };
 
@@ -28,68 +27,87 @@ use crate::{
 const WAIT_MAX: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Carries out the steps of a plan. What was done before is not an error, so it can be run again and again.
-pub async fn carry_out(client: &Client, table: &str, steps: &[Step]) -> Result<(), OpenError> {
-    let place = open::place(client, None);
-    let failed = |failure: Failure, action| OpenError::of(failure, action, table, &place);
-    for step in steps {
-        match step {
-            Step::CreateTable => create(client, table)
-                .await
-                .map_err(|e| failed(e, "CreateTable"))?,
-            Step::Wait => wait_until_active(client, table, &place).await?,
-            Step::AddIndex => add_index(client, table)
-                .await
-                .map_err(|e| failed(e, "UpdateTable"))?,
-            Step::EnableExpiry => {
-                let done = enable_expiry(client, table).await;
-                done.map_err(|failure| failed(failure, "UpdateTimeToLive"))?;
-            }
-            // An engine that has none of this is a local one; a table without it works.
-            Step::EnableBackups => {
-                if let Err(failure) = enable_backups(client, table).await {
-                    if failure.class != Class::Invalid {
-                        return Err(failed(failure, "UpdateContinuousBackups"));
+impl Site {
+    /// Carries out the steps of a plan. What was done before is not an error, so it can be run again and again.
+    pub async fn carry_out(&self, table: &str, steps: &[Step]) -> Result<(), OpenError> {
+        let client = &self.client;
+        let failed = |failure, action| self.error(failure, action, table);
+        for step in steps {
+            match step {
+                Step::CreateTable => create(client, table)
+                    .await
+                    .map_err(|e| failed(e, "CreateTable"))?,
+                Step::Wait => self.wait_until_active(table).await?,
+                Step::AddIndex => add_index(client, table)
+                    .await
+                    .map_err(|e| failed(e, "UpdateTable"))?,
+                Step::EnableExpiry => {
+                    let done = enable_expiry(client, table).await;
+                    done.map_err(|failure| failed(failure, "UpdateTimeToLive"))?;
+                }
+                // An engine that has none of this is a local one; a table without it works.
+                Step::EnableBackups => {
+                    if let Err(failure) = enable_backups(client, table).await {
+                        if failure.class != Class::Invalid {
+                            return Err(failed(failure, "UpdateContinuousBackups"));
+                        }
+                        tracing::warn!(table, why = %failure.message, "point-in-time recovery is not to be had here");
                     }
-                    tracing::warn!(table, why = %failure.message, "point-in-time recovery is not to be had here");
+                }
+                Step::WriteMeta { slots } => {
+                    let done = write_meta(client, table, *slots).await;
+                    done.map_err(|failure| failed(failure, "PutItem"))?;
+                }
+                Step::Drift(what) => tracing::warn!(table, "left as it is: {what}"),
+                Step::Foreign(why) => {
+                    let (action, why) = ("setup", why.clone());
+                    return Err(OpenError::Refused { action, why });
                 }
             }
-            Step::WriteMeta { slots } => {
-                let done = write_meta(client, table, *slots).await;
-                done.map_err(|failure| failed(failure, "PutItem"))?;
-            }
-            Step::Drift(what) => tracing::warn!(table, "left as it is: {what}"),
-            Step::Foreign(why) => {
-                let (action, why) = ("setup", why.clone());
-                return Err(OpenError::Refused { action, why });
-            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Deletes a table with everything in it, and waits until it is gone. One that is not there is fine.
-pub async fn remove(client: &Client, table: &str) -> Result<(), OpenError> {
-    let place = open::place(client, None);
-    let sent = Box::pin(client.delete_table().table_name(table).send()).await;
-    if let Err(failed) = sent {
-        let failure = classify(&failed);
-        match failure.class {
-            Class::Missing => return Ok(()),
-            // It is being deleted already.
-            Class::InUse => {}
-            _ => return Err(OpenError::of(failure, "DeleteTable", table, &place)),
+    /// Deletes a table with everything in it, and waits until it is gone. One that is not there is fine.
+    pub async fn remove(&self, table: &str) -> Result<(), OpenError> {
+        let sent = Box::pin(self.client.delete_table().table_name(table).send()).await;
+        if let Err(failed) = sent {
+            let failure = classify(&failed);
+            match failure.class {
+                Class::Missing => return Ok(()),
+                // It is being deleted already.
+                Class::InUse => {}
+                _ => return Err(self.error(failure, "DeleteTable", table)),
+            }
         }
-    }
-    let until = Instant::now() + WAIT_MAX;
-    while Instant::now() < until {
-        if inspect_at(client, table, &place).await?.table.is_none() {
-            return Ok(());
+        let until = Instant::now() + WAIT_MAX;
+        while Instant::now() < until {
+            if self.inspect(table).await?.table.is_none() {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
         }
-        sleep(LOOK_EVERY).await;
+        let (table, status) = (table.to_owned(), "deleting".to_owned());
+        Err(OpenError::NotActive { table, status })
     }
-    let (table, status) = (table.to_owned(), "deleting".to_owned());
-    Err(OpenError::NotActive { table, status })
+
+    async fn wait_until_active(&self, table: &str) -> Result<(), OpenError> {
+        let until = Instant::now() + WAIT_MAX;
+        let mut status = "missing".to_owned();
+        while Instant::now() < until {
+            let Found { table: found, .. } = self.inspect(table).await?;
+            if let Some(found) = found {
+                let index = found.index.as_ref().map(|index| index.status.as_str());
+                if found.status == "ACTIVE" && index == Some("ACTIVE") {
+                    return Ok(());
+                }
+                status = found.status.to_lowercase();
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        let table = table.to_owned();
+        Err(OpenError::NotActive { table, status })
+    }
 }
 
 fn invalid(error: BuildError) -> Failure {
@@ -166,24 +184,6 @@ async fn add_index(client: &Client, table: &str) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(failed) => Err(classify(&failed)),
     }
-}
-
-async fn wait_until_active(client: &Client, table: &str, place: &str) -> Result<(), OpenError> {
-    let until = Instant::now() + WAIT_MAX;
-    let mut status = "missing".to_owned();
-    while Instant::now() < until {
-        let Found { table: found, .. } = inspect_at(client, table, place).await?;
-        if let Some(found) = found {
-            let index = found.index.as_ref().map(|index| index.status.as_str());
-            if found.status == "ACTIVE" && index == Some("ACTIVE") {
-                return Ok(());
-            }
-            status = found.status.to_lowercase();
-        }
-        sleep(LOOK_EVERY).await;
-    }
-    let table = table.to_owned();
-    Err(OpenError::NotActive { table, status })
 }
 
 async fn enable_expiry(client: &Client, table: &str) -> Result<(), Failure> {

@@ -9,10 +9,11 @@ use aws_sdk_dynamodb::{
 };
 use dueline_aws::{Class, classify};
 
+use super::Site;
 use crate::{
     attr::{get_num, get_text},
     calls::Key,
-    open::{self, OpenError},
+    open::OpenError,
     schema,
 };
 
@@ -103,41 +104,63 @@ impl Shape {
     }
 }
 
-/// Describes a table. That there is none is no error.
-pub async fn inspect(client: &Client, table: &str) -> Result<Found, OpenError> {
-    inspect_at(client, table, &open::place(client, None)).await
-}
-
-pub(crate) async fn inspect_at(
-    client: &Client,
-    table: &str,
-    place: &str,
-) -> Result<Found, OpenError> {
-    let described = Box::pin(client.describe_table().table_name(table).send()).await;
-    let description = match described {
-        Ok(answer) => answer.table,
-        Err(failed) => {
-            let failure = classify(&failed);
-            if failure.class == Class::Missing {
-                return Ok(Found::default());
+impl Site {
+    /// Describes a table. That there is none is no error.
+    pub async fn inspect(&self, table: &str) -> Result<Found, OpenError> {
+        let client = &self.client;
+        let described = Box::pin(client.describe_table().table_name(table).send()).await;
+        let description = match described {
+            Ok(answer) => answer.table,
+            Err(failed) => {
+                let failure = classify(&failed);
+                if failure.class == Class::Missing {
+                    return Ok(Found::default());
+                }
+                return Err(self.error(failure, "DescribeTable", table));
             }
-            return Err(OpenError::of(failure, "DescribeTable", table, place));
+        };
+        let Some(description) = description else {
+            return Ok(Found::default());
+        };
+        let shape = shape(&description);
+        let mut found = Found {
+            ttl: ttl(client, table).await,
+            backups: backups(client, table).await,
+            ..Found::default()
+        };
+        if shape.has_our_key() && shape.is_active() {
+            found.meta = self.meta(table).await?;
         }
-    };
-    let Some(description) = description else {
-        return Ok(Found::default());
-    };
-    let shape = shape(&description);
-    let mut found = Found {
-        ttl: ttl(client, table).await,
-        backups: backups(client, table).await,
-        ..Found::default()
-    };
-    if shape.has_our_key() && shape.is_active() {
-        found.meta = meta(client, table, place).await?;
+        found.table = Some(shape);
+        Ok(found)
     }
-    found.table = Some(shape);
-    Ok(found)
+
+    async fn meta(&self, table: &str) -> Result<Option<Meta>, OpenError> {
+        let key = Key::new(schema::META, schema::META_SCHEMA);
+        let call = self
+            .client
+            .get_item()
+            .table_name(table)
+            .set_key(Some(key.item()));
+        let answer = match Box::pin(call.consistent_read(true).send()).await {
+            Ok(answer) => answer,
+            Err(failed) => return Err(self.error(classify(&failed), "GetItem", table)),
+        };
+        Ok(answer.item.map(|item| Meta {
+            app: get_text(&item, APP)
+                .ok()
+                .flatten()
+                .unwrap_or_default()
+                .to_owned(),
+            version: get_num(&item, VERSION).ok().flatten().unwrap_or_default(),
+            slots: get_num(&item, SLOTS)
+                .ok()
+                .flatten()
+                .and_then(|slots| u16::try_from(slots).ok())
+                .unwrap_or(1)
+                .clamp(1, schema::SLOTS_MAX),
+        }))
+    }
 }
 
 fn shape(table: &TableDescription) -> Shape {
@@ -209,30 +232,4 @@ async fn backups(client: &Client, table: &str) -> Option<bool> {
     }
     let to_a_second = backups.point_in_time_recovery_description()?;
     Some(*to_a_second.point_in_time_recovery_status()? == PointInTimeRecoveryStatus::Enabled)
-}
-
-async fn meta(client: &Client, table: &str, place: &str) -> Result<Option<Meta>, OpenError> {
-    let key = Key::new(schema::META, schema::META_SCHEMA);
-    let call = client
-        .get_item()
-        .table_name(table)
-        .set_key(Some(key.item()));
-    let answer = match Box::pin(call.consistent_read(true).send()).await {
-        Ok(answer) => answer,
-        Err(failed) => return Err(OpenError::of(classify(&failed), "GetItem", table, place)),
-    };
-    Ok(answer.item.map(|item| Meta {
-        app: get_text(&item, APP)
-            .ok()
-            .flatten()
-            .unwrap_or_default()
-            .to_owned(),
-        version: get_num(&item, VERSION).ok().flatten().unwrap_or_default(),
-        slots: get_num(&item, SLOTS)
-            .ok()
-            .flatten()
-            .and_then(|slots| u16::try_from(slots).ok())
-            .unwrap_or(1)
-            .clamp(1, schema::SLOTS_MAX),
-    }))
 }

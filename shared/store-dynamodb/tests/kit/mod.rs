@@ -27,7 +27,7 @@ use dueline_ports::{
 };
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore,
-    setup::{self, Wanted},
+    setup::{self, Site, Wanted},
 };
 use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY};
 
@@ -49,25 +49,27 @@ pub async fn endpoint() -> String {
     dueline_tests_engines::dynamodb().await.url.to_string()
 }
 
-pub async fn client() -> Client {
+pub async fn site() -> Site {
     let settings = aws(&endpoint().await);
-    setup::client(&settings).await.expect("a client")
+    Site::of(&settings).await.expect("a client")
+}
+
+pub async fn client() -> Client {
+    site().await.client
 }
 
 /// Makes a table and answers options for it, with everything that waits set to zero.
 pub async fn table(slots: u16) -> DynamoOptions {
-    let client = client().await;
+    let site = site().await;
     let name = dueline_tests_engines::unique("store");
     let wanted = Wanted {
         table: name.to_string(),
         slots,
         backups: false,
     };
-    let found = setup::inspect(&client, &wanted.table)
-        .await
-        .expect("an answer");
+    let found = site.inspect(&wanted.table).await.expect("an answer");
     let steps = setup::plan(&found, &wanted);
-    setup::carry_out(&client, &wanted.table, &steps)
+    site.carry_out(&wanted.table, &steps)
         .await
         .expect("a table");
     DynamoOptions {
@@ -99,7 +101,7 @@ pub async fn wired() -> (Arc<DynamoStore>, Wire) {
 /// A store on a table whose calls go over a wire.
 pub async fn wired_to(options: &DynamoOptions) -> (Arc<DynamoStore>, Wire) {
     let (client, wire) = Wire::client(&endpoint().await).await;
-    let store = DynamoStore::from_client_with(client, options.clone(), Meter::default()).await;
+    let store = DynamoStore::open_at(client.into(), options.clone(), Meter::default()).await;
     let store = Arc::new(store.expect("a store"));
     wire.take();
     (store, wire)

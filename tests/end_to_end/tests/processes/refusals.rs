@@ -1,8 +1,8 @@
 //! What a server refuses to start with, and what it takes from its settings.
 
-use std::fs;
+use std::{fs, process::Command};
 
-use dueline_tests_end_to_end::{Ended, Place, Server, ended};
+use dueline_tests_end_to_end::{Ended, Place, Server, dueline, ended};
 use serde_json::json;
 
 use crate::s;
@@ -78,6 +78,38 @@ async fn f_149_heartbeats_that_do_not_fit_into_the_timeout_are_refused() {
             "defaults.heartbeat_timeout_ms",
         ],
     );
+}
+
+#[test]
+fn f_141_an_endpoint_from_the_usual_aws_variables_is_named() {
+    let setup = |variable: &str, url: &str| {
+        let output = Command::new(dueline())
+            .args(["setup", "--store", "dynamodb://t"])
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_EC2_METADATA_DISABLED", "true")
+            .env(variable, url)
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    for variable in ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"] {
+        let said = setup(variable, &closed);
+        assert!(
+            said.contains(&format!("cannot be reached at {closed}")),
+            "{said}"
+        );
+        let said = setup(variable, "localhost:8000");
+        assert!(
+            said.contains("'localhost:8000' is not an endpoint"),
+            "{said}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
