@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use dueline_domain::JobName;
-use dueline_ports::QueueError;
+use dueline_ports::{QueueError, StoreError};
 use dueline_runtime::Shutdown;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -23,7 +23,10 @@ pub(crate) async fn run(config: Config, deps: Deps, share: CurrentShare, shutdow
             () = shutdown.intake_stopped() => return,
             _ = ticks.tick() => {}
         }
-        let now = tell(&deps, &share).await;
+        // A fleet that cannot ask must not look idle: the last numbers stand until there are newer ones.
+        let Ok(now) = tell(&deps, &share).await else {
+            continue;
+        };
         // What another consumer tells from now on must not stand here with its old number.
         for job in told.difference(&now) {
             gauge(job).set(0.0);
@@ -32,11 +35,10 @@ pub(crate) async fn run(config: Config, deps: Deps, share: CurrentShare, shutdow
     }
 }
 
-async fn tell(deps: &Deps, share: &CurrentShare) -> BTreeSet<JobName> {
+/// Answers the jobs of which this consumer tells the depth.
+async fn tell(deps: &Deps, share: &CurrentShare) -> Result<BTreeSet<JobName>, StoreError> {
     let mut told = BTreeSet::new();
-    let Ok(jobs) = deps.store.jobs().await else {
-        return told;
-    };
+    let jobs = deps.store.jobs().await?;
     let share = share.get();
     let is_mine = |job: &JobName| share.as_ref().is_none_or(|share| share.covers(job, 0));
     for job in jobs.iter().map(|job| &job.name).filter(|job| is_mine(job)) {
@@ -44,16 +46,16 @@ async fn tell(deps: &Deps, share: &CurrentShare) -> BTreeSet<JobName> {
             Ok(depth) => {
                 #[expect(clippy::cast_precision_loss, reason = "a depth is approximate")]
                 gauge(job).set((depth.visible + depth.in_flight) as f64);
-                told.insert(job.clone());
             }
             // A queue that is not there yet holds nothing.
-            Err(QueueError::NotFound(_)) => {}
+            Err(QueueError::NotFound(_)) => gauge(job).set(0.0),
             Err(error) => {
-                tracing::debug!(job.name = %job, %error, "failed to read a queue's depth")
+                tracing::debug!(job.name = %job, %error, "failed to read a queue's depth");
             }
         }
+        told.insert(job.clone());
     }
-    told
+    Ok(told)
 }
 
 fn gauge(job: &JobName) -> metrics::Gauge {

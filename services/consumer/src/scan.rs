@@ -11,11 +11,13 @@ use dueline_ports::{
     Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, apply_and_hand_on,
 };
 use dueline_runtime::Shutdown;
+use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use crate::{
     Config, Deps,
     holds::{Holds, backoff},
+    lengths::Lengths,
     members::CurrentShare,
     quota::Quotas,
     wait::{Moment, Plan},
@@ -36,6 +38,11 @@ const CHUNK_LEN: (usize, usize) = (100, 500);
 const LOOK_SPACING: Duration = Duration::from_millis(2);
 /// The same for what is announced after a look that moved nothing.
 const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
+/// How long the worst lateness is told: a look that finds nothing late is soon over, and whoever reads the metric comes
+/// by every some seconds.
+const LATE_FOR: Duration = Duration::from_secs(30);
+/// Queues made side by side: at the start of a fleet there may be a thousand, and due tasks wait for them.
+const QUEUES_AT_ONCE: usize = 16;
 /// When renewals were left over.
 const RENEWAL_SPACING: Duration = Duration::from_millis(100);
 
@@ -46,6 +53,9 @@ pub(crate) struct Scan {
     quotas: Quotas,
     watchdog: Watchdog,
     holds: Holds,
+    lengths: Lengths,
+    /// The worst lateness of late, and when it was seen.
+    late: (Duration, Instant),
     /// Jobs whose queue is known to exist.
     ensured: BTreeSet<JobName>,
     /// What this consumer reads.
@@ -87,6 +97,8 @@ impl Scan {
             quotas: Quotas::default(),
             watchdog,
             holds: Holds::default(),
+            lengths: Lengths::default(),
+            late: (Duration::ZERO, Instant::now()),
             ensured: BTreeSet::new(),
             share,
         }
@@ -181,19 +193,23 @@ impl Scan {
             self.ensured
                 .retain(|name| jobs.iter().any(|job| job.name == *name));
         }
-        for job in jobs {
-            if self.ensured.contains(&job.name) {
-                continue;
-            }
-            match self.deps.queue.ensure(&job.name).await {
-                Ok(()) => {
-                    self.ensured.insert(job.name.clone());
-                }
+        let (queue, ensured) = (&*self.deps.queue, &self.ensured);
+        let missing = jobs.iter().map(|job| job.name.clone());
+        let missing: Vec<_> = missing.filter(|name| !ensured.contains(name)).collect();
+        let mut making = stream::iter(missing)
+            .map(|name| Box::pin(async move { (queue.ensure(&name).await, name) }))
+            .buffer_unordered(QUEUES_AT_ONCE);
+        let mut made = Vec::new();
+        while let Some((result, name)) = making.next().await {
+            match result {
+                Ok(()) => made.push(name),
                 Err(error) => {
-                    tracing::warn!(job.name = %job.name, %error, "failed to make a queue");
+                    tracing::warn!(job.name = %name, %error, "failed to make a queue");
                 }
             }
         }
+        drop(making);
+        self.ensured.extend(made);
     }
 
     /// Chooses among due tasks, job by job in turn, so that none of them fills the look.
@@ -275,26 +291,26 @@ impl Scan {
         crowded: &BTreeSet<JobName>,
         chosen: &mut Chosen,
     ) {
-        let mut is_long: BTreeMap<JobName, bool> = BTreeMap::new();
         let mut unreadable = BTreeSet::new();
         let (mut renewed, begun_at) = (0, Instant::now());
+        self.lengths.forget(begun_at);
         for task in renewals {
             if unreadable.contains(&task.job) {
                 continue;
             }
-            if !crowded.contains(&task.job) {
-                if !is_long.contains_key(&task.job) {
-                    let long = self.queue_is_long(&task.job).await;
-                    is_long.insert(task.job.clone(), long);
-                }
-                if is_long[&task.job] {
-                    continue;
-                }
+            // Queues that are known to be long cost nothing, however many there are.
+            let is_crowded = crowded.contains(&task.job);
+            if !is_crowded && self.lengths.get(&task.job) == Some(true) {
+                continue;
             }
-            let now = Instant::now();
-            let is_over = renewed >= RENEWALS_PER_LOOK
-                || now.saturating_duration_since(begun_at) >= RENEWALS_TIME_MAX;
-            if is_over || !self.watchdog.may_renew(now) {
+            if renewed >= RENEWALS_PER_LOOK || begun_at.elapsed() >= RENEWALS_TIME_MAX {
+                chosen.renewals_left = true;
+                break;
+            }
+            if !is_crowded && self.queue_is_long(&task.job).await {
+                continue;
+            }
+            if !self.watchdog.may_renew(Instant::now()) {
                 chosen.renewals_left = true;
                 break;
             }
@@ -321,18 +337,23 @@ impl Scan {
 
     /// Whether no message of the job is to be sent again now.
     async fn queue_is_long(&mut self, job: &JobName) -> bool {
-        match self.deps.queue.depth(job).await {
+        if let Some(is_long) = self.lengths.get(job) {
+            return is_long;
+        }
+        let is_long = match self.deps.queue.depth(job).await {
             Ok(depth) => depth.visible >= HEALTHY_DEPTH,
             Err(QueueError::NotFound(_)) => {
                 // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
-                let made = self.deps.queue.ensure(job).await;
-                if made.is_err() {
+                if self.deps.queue.ensure(job).await.is_err() {
                     self.ensured.remove(job);
+                    return true;
                 }
-                made.is_err()
+                false
             }
             Err(_) => false,
-        }
+        };
+        self.lengths.note(job.clone(), is_long, Instant::now());
+        is_long
     }
 
     /// Marks and sends, batch by batch.
@@ -393,7 +414,12 @@ impl Scan {
             metrics::counter!("dueline_watchdog_total", "state" => state.name())
                 .increment(*count as u64);
         }
-        metrics::gauge!("dueline_scan_lag_seconds").set(done.late.as_secs_f64());
+        let now = Instant::now();
+        let (worst, seen_at) = self.late;
+        if done.late >= worst || now.saturating_duration_since(seen_at) >= LATE_FOR {
+            self.late = (done.late, now);
+        }
+        metrics::gauge!("dueline_scan_lag_seconds").set(self.late.0.as_secs_f64());
     }
 }
 

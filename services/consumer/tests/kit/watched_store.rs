@@ -2,14 +2,14 @@
 
 use std::{
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
-use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
     Applied, Command, DuePage, DueQuery, Share, Store, StoreError,
     fakes::{MemoryStore, StoreLayer},
@@ -23,6 +23,7 @@ pub(crate) struct WatchedStore {
     failing: AtomicUsize,
     ready_reads: AtomicUsize,
     ready_fails: AtomicBool,
+    jobs_fail: AtomicBool,
     shares: Mutex<Vec<Option<Share>>>,
     muted: Mutex<Option<WorkerId>>,
     hot: Mutex<Option<JobName>>,
@@ -38,6 +39,7 @@ impl WatchedStore {
             failing: AtomicUsize::new(0),
             ready_reads: AtomicUsize::new(0),
             ready_fails: AtomicBool::new(false),
+            jobs_fail: AtomicBool::new(false),
             shares: Mutex::default(),
             muted: Mutex::default(),
             hot: Mutex::default(),
@@ -107,6 +109,11 @@ impl WatchedStore {
         self.ready_fails.store(fails, Ordering::Relaxed);
     }
 
+    /// Whether reads of definitions fail from now on.
+    pub(crate) fn fail_jobs(&self, fails: bool) {
+        self.jobs_fail.store(fails, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Vec<Task> {
         self.inner.snapshot()
     }
@@ -123,6 +130,13 @@ fn down() -> StoreError {
 impl StoreLayer for WatchedStore {
     fn below(&self) -> &dyn Store {
         &self.inner
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        if self.jobs_fail.load(Ordering::Relaxed) {
+            return Err(down());
+        }
+        self.below().jobs().await
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
