@@ -12,6 +12,9 @@ use dueline_domain::{TaskId, Timestamp};
 use tokio::sync::Notify;
 
 /// Wakes the consumer when something becomes due earlier than it plans to look.
+///
+/// Each side writes its own time and then reads the other's. At least one of them must see what the other wrote, which
+/// only a sequentially consistent order promises.
 #[derive(Debug)]
 pub struct DueSignal {
     /// Earliest time announced since the consumer last took it, in milliseconds.
@@ -34,8 +37,8 @@ impl Default for DueSignal {
 impl DueSignal {
     /// A task with this trigger time exists now.
     pub fn announce(&self, at: Timestamp) {
-        self.earliest.fetch_min(at.millis(), Ordering::AcqRel);
-        if at.millis() < self.planned.load(Ordering::Acquire) {
+        self.earliest.fetch_min(at.millis(), Ordering::SeqCst);
+        if at.millis() < self.planned.load(Ordering::SeqCst) {
             self.notify.notify_one();
         }
     }
@@ -43,15 +46,15 @@ impl DueSignal {
     /// The earliest time announced since the last call. The consumer calls this *before* it reads the store, so
     /// that whatever is announced meanwhile is still there the next time.
     pub fn take(&self) -> Option<Timestamp> {
-        let millis = self.earliest.swap(i64::MAX, Ordering::AcqRel);
+        let millis = self.earliest.swap(i64::MAX, Ordering::SeqCst);
         (millis != i64::MAX).then(|| Timestamp::clamped(millis))
     }
 
     /// Waits until something due before `planned` is announced. Cancel safe.
     pub async fn sooner_than(&self, planned: Timestamp) {
-        self.planned.store(planned.millis(), Ordering::Release);
+        self.planned.store(planned.millis(), Ordering::SeqCst);
         loop {
-            if self.earliest.load(Ordering::Acquire) < planned.millis() {
+            if self.earliest.load(Ordering::SeqCst) < planned.millis() {
                 return;
             }
             self.notify.notified().await;
