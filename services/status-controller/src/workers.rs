@@ -4,7 +4,7 @@
 //! ours would forget live workers. Time in which this process was not there does not count.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -87,10 +87,13 @@ impl Registry {
         }
     }
 
-    /// Learns what is in the store: a record that has changed since is a sign of life given to another process.
+    /// Learns what is in the store: a record that has changed since is a sign of life given to another process, and one
+    /// that is gone belongs to a worker that said goodbye to another process.
     fn learn(&self, records: Vec<WorkerRecord>) {
         let heard = Instant::now();
         let mut entries = self.lock();
+        let there: BTreeSet<_> = records.iter().map(|record| &record.id).collect();
+        entries.retain(|id, entry| entry.seen_at_in_store.is_none() || there.contains(id));
         for record in records {
             let seen_at_in_store = Some(record.seen_at);
             let known = entries.get(&record.id);
@@ -167,16 +170,57 @@ impl StatusController {
     pub(crate) async fn forget_silent_workers(&self) -> Result<(), StoreError> {
         self.registry.learn(self.deps.store.workers().await?);
         let silent = self.registry.silent_for(self.config.worker_forgotten_after);
+        let mut failed = None;
         for record in &silent {
-            if record.embedded {
-                self.hand_back(&record.id).await?;
+            match self.forget(record).await {
+                Ok(()) => {
+                    tracing::warn!(worker.id = %record.id, "worker was silent for too long and is forgotten");
+                    metrics::count_forgotten(1);
+                }
+                // The others are forgotten all the same, and this one the next time.
+                Err(error) => failed = Some(error),
             }
-            self.remove_worker(&record.id).await?;
-            tracing::warn!(worker.id = %record.id, "worker was silent for too long and is forgotten");
         }
-        if !silent.is_empty() {
-            metrics::count_forgotten(silent.len());
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn forget(&self, record: &WorkerRecord) -> Result<(), StoreError> {
+        if record.embedded {
+            self.hand_back(&record.id).await?;
         }
-        Ok(())
+        self.remove_worker(&record.id).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_said_goodbye_elsewhere_is_not_waited_for() {
+        let (registry, now, second) = (
+            Registry::default(),
+            Timestamp::EPOCH,
+            Duration::from_secs(1),
+        );
+        let worker = |name: &str| WorkerId::new(name, 1).expect("a worker");
+        for name in ["left", "stays", "new"] {
+            let registration = Registration {
+                worker: worker(name),
+                jobs: Vec::new(),
+                handlers: Vec::new(),
+                concurrency: 1,
+                embedded: false,
+            };
+            registry.see(registration, now, second);
+        }
+        // The record of the newest one is still on its way to the store.
+        registry.stored(&worker("left"), now);
+        registry.stored(&worker("stays"), now);
+        let mut records = registry.silent_for(Duration::ZERO);
+        records.retain(|record| record.id == worker("stays"));
+        registry.learn(records);
+        let known = ["left", "stays", "new"].map(|name| registry.knows(&worker(name)));
+        assert_eq!(known, [false, true, true]);
     }
 }
