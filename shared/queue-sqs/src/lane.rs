@@ -163,6 +163,10 @@ struct UnderWay<B: Batch>(Arc<Lane<B>>);
 impl<B: Batch> Drop for UnderWay<B> {
     fn drop(&mut self) {
         self.0.lock().under_way -= 1;
+        // Nobody else looks after those that wait behind a request that broke off.
+        if std::thread::panicking() {
+            self.0.begin();
+        }
     }
 }
 
@@ -280,6 +284,8 @@ mod tests {
         let lane = lane(9);
         assert_eq!(lane.submit(vec![666]).await, [None]);
         assert_eq!(lane.submit(vec![2]).await, [Some(4)]);
+        let (broken, behind) = tokio::join!(lane.submit(vec![666]), lane.submit(vec![3]));
+        assert_eq!((broken, behind), (vec![None], vec![Some(6)]));
     }
 
     #[tokio::test(start_paused = true)]
