@@ -4,6 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use dueline_domain::{JobName, TaskId, TaskRef, WorkerId};
 use dueline_ports::{OwnedTask, StoreError};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
     attr::{Item, get_bytes, get_num, get_text},
@@ -15,8 +16,13 @@ use crate::{
     store::Inner,
 };
 
-/// Most tasks of one job that are gone through.
-const TASKS_MAX: usize = 50_000;
+/// Most tasks of one job that are gone through for those that are ready.
+const READY_MAX: usize = 50_000;
+/// The same for those that are owned. They stand at the beginning of the index, before what still waits and what is
+/// due later; leases bring back any that are missed behind a long queue.
+const OWNED_MAX: usize = 5_000;
+/// Jobs whose owned tasks are looked for side by side.
+const JOBS_AT_ONCE: usize = 8;
 /// Tasks fetched at once.
 const PIECE: usize = 1_000;
 
@@ -41,7 +47,8 @@ impl Inner {
                 }
             }
         };
-        self.each_unfinished(For::job(job.as_str(), "ready"), entry, keep)
+        let of = For::job(job.as_str(), "ready");
+        self.each_unfinished(of, entry, READY_MAX, true, keep)
             .await?;
         Ok(ready.into_values().collect())
     }
@@ -51,35 +58,57 @@ impl Inner {
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
         let jobs = self.jobs(false).await?;
+        let entries: Vec<_> = jobs.iter().cloned().collect();
+        let of_jobs: Vec<_> = stream::iter(entries)
+            .map(|entry| Box::pin(async move { self.owned_of(&entry, worker).await }))
+            .buffer_unordered(JOBS_AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(of_jobs.into_iter().flatten().collect())
+    }
+
+    async fn owned_of(
+        &self,
+        entry: &Entry,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        let job = &entry.home.job;
         let mut owned = Vec::new();
-        for entry in jobs.iter() {
-            let job = &entry.home.job;
-            let keep = |row: Row, _| {
-                let task = row.task;
-                let (Some(lease), Some(token)) = (task.lease(), task.state.token()) else {
-                    return;
-                };
-                if worker.is_none_or(|worker| *worker == lease.worker) {
-                    owned.push(OwnedTask {
-                        job: job.clone(),
-                        id: task.id,
-                        kind: task.kind(),
-                        token,
-                        worker: lease.worker.clone(),
-                    });
-                }
+        let keep = |row: Row, _| {
+            let task = row.task;
+            let (Some(lease), Some(token)) = (task.lease(), task.state.token()) else {
+                return;
             };
-            self.each_unfinished(For::job(job.as_str(), "owned"), entry, keep)
-                .await?;
-        }
+            if worker.is_none_or(|worker| *worker == lease.worker) {
+                owned.push(OwnedTask {
+                    job: job.clone(),
+                    id: task.id,
+                    kind: task.kind(),
+                    token,
+                    worker: lease.worker.clone(),
+                });
+            }
+        };
+        // Whatever has moved since is refused by its token, so half the price will do.
+        self.each_unfinished(
+            For::job(job.as_str(), "owned"),
+            entry,
+            OWNED_MAX,
+            false,
+            keep,
+        )
+        .await?;
         Ok(owned)
     }
 
-    /// Goes through the unfinished tasks of a job. Their bodies may be empty.
+    /// Goes through the unfinished tasks of a job, about `max` of them, those that may be due soonest first. Their
+    /// bodies may be empty.
     async fn each_unfinished(
         &self,
         of: For<'_>,
         entry: &Entry,
+        max: usize,
+        consistent: bool,
         mut keep: impl FnMut(Row, i64) + Send,
     ) -> Result<(), StoreError> {
         let home = &entry.home;
@@ -92,13 +121,13 @@ impl Inner {
                 only: &[schema::PK, schema::SK],
                 ..Ask::default()
             };
-            let left = TASKS_MAX.saturating_sub(keys.len());
-            let entries = self.table.query_all(of, ask, left).await?;
-            keys.extend(entries.iter().filter_map(key_of));
+            // Each shard has its part of those that come first.
+            let of_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
+            let entries = self.table.query_all(of, ask, of_shard).await?;
+            keys.extend(entries.iter().take(of_shard).filter_map(key_of));
         }
-        keys.truncate(TASKS_MAX);
         for keys in keys.chunks(PIECE) {
-            for item in self.table.get_many(of, keys, &[], true).await? {
+            for item in self.table.get_many(of, keys, &[], consistent).await? {
                 let Some(id) = key_of(&item).and_then(|key| <[u8; 16]>::try_from(key.sk).ok())
                 else {
                     continue;

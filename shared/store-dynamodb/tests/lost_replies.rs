@@ -314,3 +314,23 @@ async fn an_entry_of_the_index_whose_task_is_not_there_is_passed_and_looked_at_a
     assert_eq!(page.tasks.len(), 1);
     assert_eq!(page.tasks[0].id, task.id);
 }
+
+#[tokio::test]
+async fn a_changed_definition_that_cannot_be_read_back_is_changed_all_the_same() {
+    let (play, wire) = play().await;
+    let denied = "com.amazonaws.dynamodb.v20120810#AccessDeniedException";
+    let name = job("mail").name;
+    for paused in [true, false] {
+        // The first read is before the change, the second one after it.
+        wire.fault_after("GetItem", 1, 1, Act::Refuse(400, denied));
+        let put = play.store.pause_job(&name, paused, at(1)).await;
+        assert_eq!(put.expect("it is changed").paused, paused);
+        assert_eq!(wire.faults_left(), 0);
+        let known = play.store.job(&name).await.unwrap().unwrap();
+        assert_eq!(known.paused, paused);
+    }
+    wire.fault_after("GetItem", 3, 1, Act::Refuse(400, denied));
+    play.store.delete_job(&name).await.expect("it is gone");
+    assert_eq!(wire.faults_left(), 0);
+    assert_eq!(play.store.job(&name).await.unwrap(), None);
+}

@@ -13,6 +13,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 
 /// Tries while others change the same definition.
 const TRIES_MAX: u32 = 8;
+/// Unfinished tasks that are counted: nobody who wants to delete a job needs the rest.
+const COUNTED_MAX: usize = 100_000;
 /// Newest tasks of a slot that are looked at before the index is believed.
 const NEWEST: usize = 50;
 
@@ -64,7 +66,7 @@ impl Inner {
             put::raise(),
         ];
         let outcome = self.table.transact(For::all("delete_job"), &writes).await?;
-        self.jobs(true).await?;
+        self.know_anew().await;
         Ok(matches!(outcome, Transacted::Done))
     }
 
@@ -81,7 +83,8 @@ impl Inner {
                 only: &[schema::SK],
                 ..Ask::default()
             };
-            let found = self.table.query_all(of, ask, usize::MAX).await?;
+            let left = COUNTED_MAX.saturating_sub(indexed.len());
+            let found = self.table.query_all(of, ask, left).await?;
             indexed.extend(found.iter().filter_map(id_of));
         }
         for slot in 0..self.slots {

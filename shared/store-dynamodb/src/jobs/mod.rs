@@ -111,6 +111,14 @@ impl Jobs {
             .clone()
     }
 
+    /// What is at hand is no longer good, but better than nothing while nobody can be asked.
+    fn expire(&self) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, _)) = &mut *known {
+            *at = at.checked_sub(self.ttl).unwrap_or(*at);
+        }
+    }
+
     fn keep(&self, asked_at: Instant, known: Arc<Known>) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some((asked_at, known));
     }
@@ -156,6 +164,14 @@ impl Inner {
         };
         self.jobs.keep(asked_at, known.clone());
         Ok(known)
+    }
+
+    /// After a change that this process made: it knows at once, or as soon as it can ask. The change itself is done.
+    async fn know_anew(&self) {
+        if let Err(error) = self.jobs(true).await {
+            tracing::debug!(%error, "failed to read changed definitions back");
+            self.jobs.expire();
+        }
     }
 
     /// The definitions, or those of before while they cannot be had soon: whoever already has a task need not wait for

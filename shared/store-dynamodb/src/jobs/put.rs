@@ -134,13 +134,14 @@ impl Inner {
         let outcome = self.table.transact(of, &[write, raise()]).await?;
         let done = matches!(outcome, Transacted::Done);
         if done {
-            self.jobs(true).await?;
+            self.know_anew().await;
         }
         Ok(done)
     }
 }
 
-/// Six characters that no earlier job of this name has had.
+/// Six random characters, one of two billion names. An earlier job of the same name with the same ones would have to
+/// be among those that the pruner has not cleared away yet.
 fn generation() -> String {
     (0..6)
         .map(|_| fastrand::alphanumeric().to_ascii_lowercase())
