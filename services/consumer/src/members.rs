@@ -143,18 +143,9 @@ impl Members {
                 .is_some_and(|at| now.saturating_duration_since(at) < self.silent_after)
         };
         let others = self.seen.iter().filter(|(_, seen)| is_there(seen));
-        let others: Vec<u64> = others.map(|(id, _)| number(id)).collect();
-        (!others.is_empty()).then(|| Share::of(number(&self.me), &others))
+        let others: Vec<_> = others.map(|(id, _)| id).collect();
+        (!others.is_empty()).then(|| Share::of(&self.me, others))
     }
-}
-
-/// A number for an incarnation. The random part of the id makes it as good as unique.
-fn number(id: &WorkerId) -> u64 {
-    id.as_str()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        })
 }
 
 #[cfg(test)]

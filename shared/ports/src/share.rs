@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dueline_domain::JobName;
+use dueline_domain::{JobName, WorkerId};
 
 /// Groups that partitions fall into: enough to spread over some dozens of consumers.
 const GROUPS: u16 = 64;
@@ -13,10 +13,12 @@ const GROUPS: u16 = 64;
 /// harmless, because every move is a compare-and-set and an unread partition is read when the members agree again.
 ///
 /// ```
+/// use dueline_domain::WorkerId;
 /// use dueline_ports::Share;
 /// let job = "mail".parse()?;
-/// let readers = [7, 8, 9].map(|me| Share::of(me, &[7, 8, 9]).covers(&job, 0));
-/// assert_eq!(readers.into_iter().filter(|reads| *reads).count(), 1);
+/// let members = [WorkerId::new("c", 7)?, WorkerId::new("c", 8)?, WorkerId::new("c", 9)?];
+/// let reads = |me| Share::of(me, members.iter()).covers(&job, 0);
+/// assert_eq!(members.iter().filter(|me| reads(*me)).count(), 1);
 /// # Ok::<(), dueline_domain::IdError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +27,11 @@ pub struct Share(BTreeSet<u16>);
 impl Share {
     /// The share of `me` among `members`, by incarnation: each group goes to the member with the highest weight for
     /// it, so a member that comes or goes moves only its own groups. `me` counts as a member whether listed or not.
-    pub fn of(me: u64, members: &[u64]) -> Self {
+    pub fn of<'a>(me: &WorkerId, members: impl IntoIterator<Item = &'a WorkerId>) -> Self {
+        // The random part of an id makes its number as good as unique.
+        let number = |member: &WorkerId| fnv(member.as_str().bytes());
+        let me = number(me);
+        let members: Vec<_> = members.into_iter().map(number).collect();
         let mine = |group: &u16| {
             let weight = |member: u64| (mix(member ^ mix(u64::from(*group) + 1)), member);
             members
@@ -37,10 +43,7 @@ impl Share {
 
     /// Whether the partition belongs to this share.
     pub fn covers(&self, job: &JobName, shard: u32) -> bool {
-        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        for byte in job.as_str().bytes().chain(shard.to_be_bytes()) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let hash = fnv(job.as_str().bytes().chain(shard.to_be_bytes()));
         // Always below the count of groups.
         let group = u16::try_from(mix(hash) % u64::from(GROUPS)).unwrap_or(0);
         self.0.contains(&group)
@@ -52,6 +55,13 @@ impl Share {
         let mine = u16::try_from(self.0.len()).unwrap_or(GROUPS);
         f64::from(mine) / f64::from(GROUPS)
     }
+}
+
+/// A number for some bytes, the same in every process (FNV-1a).
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Spreads the bits of a number (the finaliser of splitmix64).
@@ -69,10 +79,14 @@ mod tests {
         JobName::parse(&format!("job-{number}")).expect("a name")
     }
 
+    fn member(number: u64) -> WorkerId {
+        WorkerId::new("consumer", number).expect("a worker")
+    }
+
     #[test]
     fn every_partition_has_one_reader_and_the_work_is_spread() {
-        let members = [3, 1_000, u64::MAX, 77];
-        let shares = members.map(|me| Share::of(me, &members));
+        let members = [3, 1_000, u64::MAX, 77].map(member);
+        let shares = members.each_ref().map(|me| Share::of(me, &members));
         let mut read = [0; 4];
         for number in 0..1_000 {
             let readers = shares.iter().map(|share| share.covers(&job(number), 0));
@@ -87,10 +101,11 @@ mod tests {
 
     #[test]
     fn a_member_that_goes_moves_only_its_own_partitions() {
-        let (all, fewer) = ([1, 2, 3], [1, 3]);
+        let all = [1, 2, 3].map(member);
+        let fewer = [1, 3].map(member);
         for number in 0..200 {
-            let reads = |me, members: &[u64]| Share::of(me, members).covers(&job(number), 1);
-            for me in fewer {
+            let reads = |me, members: &[WorkerId]| Share::of(me, members).covers(&job(number), 1);
+            for me in &fewer {
                 assert!(!reads(me, &all) || reads(me, &fewer), "job {number}");
             }
         }
@@ -98,8 +113,10 @@ mod tests {
 
     #[test]
     fn a_consumer_alone_reads_everything() {
-        for members in [&[][..], &[5], &[5, 5]] {
-            assert!((Share::of(5, members).fraction() - 1.0).abs() < 1e-9);
+        for count in 0..3 {
+            let members = vec![member(5); count];
+            let share = Share::of(&member(5), &members);
+            assert!((share.fraction() - 1.0).abs() < 1e-9);
         }
     }
 }

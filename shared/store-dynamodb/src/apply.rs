@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::{
     attr::{Item, id_bytes},
-    calls::{Change, Condition, Conditional, For, Key, pause},
+    calls::{Change, Condition, Conditional, For, Key, TRIES_MAX, pause},
     hint,
     jobs::{Entry, Known},
     layout::{self, Laid, Marks},
@@ -18,9 +18,6 @@ use crate::{
     schema,
     store::{BUSY, Inner},
 };
-
-/// Decisions about one command until the task counts as contended.
-const TRIES_MAX: u32 = 8;
 
 impl Inner {
     pub(crate) async fn apply(
@@ -265,19 +262,22 @@ fn difference(before: &Item, after: &Item) -> Change {
     }
 }
 
+/// Locks for tasks, each for a part of them.
+const LANES: u64 = 1_024;
+
 /// Locks by task, a fixed number of them.
 #[derive(Debug)]
 pub(crate) struct Lanes(Vec<tokio::sync::Mutex<()>>);
 
 impl Default for Lanes {
     fn default() -> Self {
-        Self((0..1_024).map(|_| tokio::sync::Mutex::default()).collect())
+        Self((0..LANES).map(|_| tokio::sync::Mutex::default()).collect())
     }
 }
 
 impl Lanes {
     async fn lock(&self, id: &TaskId) -> tokio::sync::MutexGuard<'_, ()> {
-        let lane = schema::spread(id.as_bytes()) % 1_024;
+        let lane = schema::spread(id.as_bytes()) % LANES;
         let lane = usize::try_from(lane).unwrap_or(0);
         self.0[lane].lock().await
     }

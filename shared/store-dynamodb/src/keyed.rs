@@ -7,7 +7,7 @@ use dueline_ports::StoreError;
 
 use crate::{
     attr::{self, Bad, Item, get_bytes, need},
-    calls::{Condition, For, Key, Transacted, Write, pause},
+    calls::{Condition, For, Key, TRIES_MAX, Transacted, Write, pause},
     create::Standing,
     jobs::Entry,
     row::Row,
@@ -16,8 +16,6 @@ use crate::{
 
 /// Names the task of a key.
 pub(crate) const TASK: &str = "i";
-/// Tries while a key changes hands.
-const TRIES_MAX: u32 = 8;
 
 impl Inner {
     /// Writes a task with its key; answers what stands in the way, if anything does.

@@ -93,14 +93,7 @@ impl Inner {
             };
             let entries = self.table.query_all(of, ask, left).await?;
             left = left.saturating_sub(entries.len());
-            let key = |item: &crate::attr::Item| {
-                let partition = crate::attr::get_text(item, schema::PK).ok()??;
-                Some(Key::new(
-                    partition,
-                    crate::attr::get_bytes(item, schema::SK).ok()??,
-                ))
-            };
-            let keys: Vec<_> = entries.iter().filter_map(key).collect();
+            let keys: Vec<_> = entries.iter().filter_map(Key::of).collect();
             for item in self.table.get_many(of, &keys, row::MOMENT, false).await? {
                 // An entry may be older than its task: that one was counted where it ended.
                 if !matches!(row::moment(&item), Ok((kind, _)) if kind.is_final()) {

@@ -2,12 +2,12 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use dueline_domain::{JobName, TaskId, TaskRef, WorkerId};
+use dueline_domain::{JobName, TaskRef, WorkerId};
 use dueline_ports::{OwnedTask, StoreError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    attr::{Item, get_bytes, get_num, get_text},
+    attr::get_num,
     calls::{Ask, For, Key},
     jobs::Entry,
     parts,
@@ -124,15 +124,13 @@ impl Inner {
             // Each shard has its part of those that come first.
             let of_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
             let entries = self.table.query_all(of, ask, of_shard).await?;
-            keys.extend(entries.iter().take(of_shard).filter_map(key_of));
+            keys.extend(entries.iter().take(of_shard).filter_map(Key::of));
         }
         for keys in keys.chunks(PIECE) {
             for item in self.table.get_many(of, keys, &[], consistent).await? {
-                let Some(id) = key_of(&item).and_then(|key| <[u8; 16]>::try_from(key.sk).ok())
-                else {
+                let Some(id) = Key::of(&item).and_then(|key| key.task()) else {
                     continue;
                 };
-                let id = TaskId::from_bytes(id);
                 let mut at_hand = Parts::new();
                 let mut extras = row::refs(&item);
                 extras.retain(|part| part.letter == Letter::Extras);
@@ -155,9 +153,4 @@ impl Inner {
         }
         Ok(())
     }
-}
-
-fn key_of(item: &Item) -> Option<Key> {
-    let partition = get_text(item, schema::PK).ok()??;
-    Some(Key::new(partition, get_bytes(item, schema::SK).ok()??))
 }

@@ -15,6 +15,9 @@ pub(crate) use read::{Ask, Key, Range};
 pub(crate) use transact::{Transacted, Write};
 pub(crate) use write::{Change, Condition, Conditional};
 
+/// Tries of anything that others may be in the way of, until the table counts as throttled.
+pub(crate) const TRIES_MAX: u32 = 8;
+
 /// The table and the meter.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {

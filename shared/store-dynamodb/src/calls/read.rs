@@ -6,18 +6,17 @@ use aws_sdk_dynamodb::types::{
     AttributeValue, KeysAndAttributes, ReturnConsumedCapacity as Consumed,
 };
 use dueline_aws::classify;
+use dueline_domain::TaskId;
 use dueline_ports::StoreError;
 
-use super::{For, Table, pause};
+use super::{For, TRIES_MAX, Table, pause};
 use crate::{
-    attr::{Item, bytes, text},
+    attr::{Item, bytes, get_bytes, get_text, text},
     error, schema,
 };
 
 /// Keys of one request, by DynamoDB's limit.
 const BATCH_MAX: usize = 100;
-/// Requests until what DynamoDB leaves undone counts as throttled.
-const TRIES_MAX: u32 = 8;
 
 /// An item's place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +29,18 @@ impl Key {
     pub(crate) fn new(pk: impl Into<String>, sk: impl AsRef<[u8]>) -> Self {
         let (pk, sk) = (pk.into(), sk.as_ref().to_vec());
         Self { pk, sk }
+    }
+
+    /// The place of an item that was read; `None` if its key is not ours.
+    pub(crate) fn of(item: &Item) -> Option<Self> {
+        let partition = get_text(item, schema::PK).ok()??;
+        Some(Self::new(partition, get_bytes(item, schema::SK).ok()??))
+    }
+
+    /// The task whose own item lies here; `None` for a part of one, and for everything else.
+    pub(crate) fn task(&self) -> Option<TaskId> {
+        let id = <[u8; 16]>::try_from(self.sk.as_slice()).ok()?;
+        Some(TaskId::from_bytes(id))
     }
 
     pub(crate) fn item(&self) -> Item {

@@ -11,10 +11,7 @@ use aws_sdk_dynamodb::{
 use dueline_aws::classify;
 use dueline_ports::StoreError;
 
-use super::{
-    Change, Condition, For, Key, Table, pause,
-    write::{Said, TRIES_MAX},
-};
+use super::{Change, Condition, For, Key, TRIES_MAX, Table, pause, write::Said};
 use crate::{attr::Item, error};
 
 /// One action of a transaction.

@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::{
 use dueline_aws::{Class, classify};
 use dueline_ports::StoreError;
 
-use super::{For, Key, Table, pause};
+use super::{For, Key, TRIES_MAX, Table, pause};
 use crate::{
     attr::{self, Item, write_units},
     error, schema,
@@ -23,8 +23,6 @@ use crate::{
 
 /// Requests of one batch, by DynamoDB's limit.
 const BATCH_MAX: usize = 25;
-/// Requests until what DynamoDB leaves undone counts as throttled.
-pub(super) const TRIES_MAX: u32 = 8;
 
 /// How a conditional write ended.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio::time::Duration;
 
 use super::{Examined, Looked, memory::Place};
 use crate::{
-    attr::{self, Item, get_bytes, get_text, num, text},
+    attr::{Item, num, text},
     calls::{Ask, For, Key, Range},
     hint,
     jobs::Entry,
@@ -43,11 +43,11 @@ struct Pointer {
 }
 
 fn pointer(item: &Item) -> Option<Pointer> {
-    let id: [u8; 16] = get_bytes(item, schema::SK).ok()??.try_into().ok()?;
+    let key = Key::of(item)?;
     Some(Pointer {
-        id: TaskId::from_bytes(id),
+        id: key.task()?,
         hint: row::hint(item)?,
-        partition: get_text(item, schema::PK).ok()??.to_owned(),
+        partition: key.pk,
     })
 }
 
@@ -273,10 +273,7 @@ impl Inner {
             .map(|pointer| Key::new(&pointer.partition, pointer.id.as_bytes()))
             .collect();
         for item in self.table.get_many(of, &keys, &[], false).await? {
-            let id = get_bytes(&item, schema::SK).ok().flatten();
-            let id = id
-                .and_then(|id| <[u8; 16]>::try_from(id).ok())
-                .map(TaskId::from_bytes);
+            let id = Key::of(&item).and_then(|key| key.task());
             let Some(pointer) = id.and_then(|id| unknown.get(&id)) else {
                 continue;
             };
@@ -284,7 +281,7 @@ impl Inner {
                 Ok((kind, Some(trigger_at))) => (kind, trigger_at),
                 Ok(_) => continue,
                 Err(bad) => {
-                    self.corrupt(of, &pointer.id, attr::Bad::new(bad));
+                    self.corrupt(of, &pointer.id, bad);
                     continue;
                 }
             };

@@ -1,18 +1,16 @@
 //! Definitions that go.
 
-use dueline_domain::{JobName, TaskId};
+use dueline_domain::JobName;
 use dueline_ports::StoreError;
 
 use super::{DELETING, Entry, put};
 use crate::{
-    calls::{Ask, For, Key, Transacted, Write, pause},
+    calls::{Ask, For, Key, TRIES_MAX, Transacted, Write, pause},
     row, schema,
     store::Inner,
 };
 use aws_sdk_dynamodb::types::AttributeValue;
 
-/// Tries while others change the same definition.
-const TRIES_MAX: u32 = 8;
 /// Unfinished tasks that are counted: nobody who wants to delete a job needs the rest.
 const COUNTED_MAX: usize = 100_000;
 /// Newest tasks of a slot that are looked at before the index is believed.
@@ -80,12 +78,12 @@ impl Inner {
             let ask = Ask {
                 partition: &partition,
                 due: true,
-                only: &[schema::SK],
+                only: &[schema::PK, schema::SK],
                 ..Ask::default()
             };
             let left = COUNTED_MAX.saturating_sub(indexed.len());
             let found = self.table.query_all(of, ask, left).await?;
-            indexed.extend(found.iter().filter_map(id_of));
+            indexed.extend(found.iter().filter_map(|item| Key::of(item)?.task()));
         }
         for slot in 0..self.slots {
             let partition = entry.home.tasks(slot);
@@ -94,11 +92,11 @@ impl Inner {
                 newest_first: true,
                 limit: Some(NEWEST),
                 consistent: true,
-                only: &[schema::SK, row::name::STATE, schema::DUE_KEY],
+                only: &[schema::PK, schema::SK, row::name::STATE, schema::DUE_KEY],
                 ..Ask::default()
             };
             for item in self.table.query(of, ask).await?.items {
-                let Some(id) = id_of(&item) else {
+                let Some(id) = Key::of(&item).and_then(|key| key.task()) else {
                     continue;
                 };
                 if item.contains_key(schema::DUE_KEY) {
@@ -110,10 +108,4 @@ impl Inner {
         }
         Ok(indexed.len() as u64)
     }
-}
-
-fn id_of(item: &crate::attr::Item) -> Option<TaskId> {
-    let key = crate::attr::get_bytes(item, schema::SK).ok()??;
-    let id: [u8; 16] = key.try_into().ok()?;
-    Some(TaskId::from_bytes(id))
 }

@@ -9,13 +9,10 @@ use dueline_ports::{PutJob, StoreError};
 use super::{CHANGES, DELETING, Entry, GENERATION, RECORD, SHARDS, VERSION};
 use crate::{
     attr::{num, text},
-    calls::{Change, Condition, For, Key, Transacted, Write, pause},
+    calls::{Change, Condition, For, Key, TRIES_MAX, Transacted, Write, pause},
     schema,
     store::Inner,
 };
-
-/// Tries while others change the same definition.
-const TRIES_MAX: u32 = 8;
 
 /// The write that tells everybody that a definition changed.
 pub(super) fn raise() -> Write {

@@ -4,7 +4,7 @@ use dueline_ports::StoreError;
 
 use super::Budget;
 use crate::{
-    attr::{self, Item, get_bytes, get_text},
+    attr::{self, Item, get_bytes},
     calls::{Ask, Condition, For, Key},
     jobs::Entry,
     keyed, schema,
@@ -43,7 +43,7 @@ impl Inner {
         // A key and its task come together, so a read that is certain finds both or neither.
         let only = [schema::PK, schema::SK];
         let present = self.table.get_many(of, &tasks, &only, true).await?;
-        let present: std::collections::HashSet<_> = present.iter().filter_map(key_of).collect();
+        let present: std::collections::HashSet<_> = present.iter().filter_map(Key::of).collect();
         for ((key, id), task) in holders.iter().zip(&tasks) {
             if !present.contains(task) {
                 let unchanged = Condition::Is(keyed::TASK, attr::bytes(id.as_bytes()));
@@ -52,9 +52,4 @@ impl Inner {
         }
         Ok(page.next)
     }
-}
-
-fn key_of(item: &Item) -> Option<Key> {
-    let partition = get_text(item, schema::PK).ok()??;
-    Some(Key::new(partition, get_bytes(item, schema::SK).ok()??))
 }

@@ -260,9 +260,10 @@ async fn an_index_without_faults_is_up_to_date_and_keeps_to_limits_and_shares() 
     assert_eq!(page.tasks.len(), 7);
 
     let mut read = Vec::new();
-    for me in 1..=3 {
+    let members = [1, 2, 3].map(|number| WorkerId::new("consumer", number).unwrap());
+    for me in &members {
         let mut query = due_at(LONG_AFTER);
-        query.share = Some(Share::of(me, &[1, 2, 3]));
+        query.share = Some(Share::of(me, &members));
         read.push(index.due(query).await.unwrap().tasks.len());
     }
     assert_eq!(read.iter().sum::<usize>(), 40, "{read:?}");

@@ -159,9 +159,9 @@ pub async fn shares_hide_what_is_others_and_together_show_everything(store: Arc<
     }
     let everything = kit.due(10).await;
     assert_eq!(everything.tasks.len(), 12);
-    let members = [11, 22, 33];
+    let members = ["a", "b", "c"].map(worker);
     let mut together = Vec::new();
-    for me in members {
+    for me in &members {
         let share = Share::of(me, &members);
         let page = kit.due_of(10, share.clone()).await;
         let is_mine = |due: &DueTask| share.covers(&due.job, 0);
