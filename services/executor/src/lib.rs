@@ -19,19 +19,6 @@ mod verdict;
 pub use config::{Config, ConfigError};
 pub use executor::{Counts, Deps, Executor, run};
 pub use handler::{Failure, Handler, HandlerResult, Success, handler_fn};
-pub use handlers::{
-    exec::{ExecConfig, ExecInput},
-    http::HttpConfig,
-};
 pub use registry::{BuiltIn, HttpSettings, Registry, RegistryBuilder, RegistryError};
 pub use run::StopReason;
 pub use running::RunningTask;
-
-/// The built-in handlers' settings, for whoever checks them before a job is stored.
-pub mod settings {
-    pub use crate::handlers::{
-        SettingsError,
-        exec::parse as parse_exec,
-        http::{parse as parse_http, parse_with as parse_http_with},
-    };
-}

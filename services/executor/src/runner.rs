@@ -1,7 +1,6 @@
 //! Runs handlers.
 
 use std::{
-    any::Any,
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, atomic::Ordering},
@@ -9,6 +8,7 @@ use std::{
 
 use dueline_api::Action;
 use dueline_domain::RetryClass;
+use dueline_runtime::panic_text;
 use futures_util::{FutureExt as _, poll};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -150,7 +150,7 @@ async fn run_handler(executor: &Executor, run: &Arc<Run>, handler: &dyn Handler)
     let task = RunningTask::new(run.clone());
     let mut running = match std::panic::catch_unwind(AssertUnwindSafe(|| handler.run(&task))) {
         Ok(running) => running,
-        Err(panic) => return Ended::Panicked(panic_text(&*panic)),
+        Err(panic) => return Ended::Panicked(panic_text(&*panic).to_owned()),
     };
     let ended = {
         let mut handler = AssertUnwindSafe(running.as_mut()).catch_unwind();
@@ -179,7 +179,9 @@ async fn run_handler(executor: &Executor, run: &Arc<Run>, handler: &dyn Handler)
     let dropped = std::panic::catch_unwind(AssertUnwindSafe(|| drop(running)));
     match (ended, dropped) {
         (Some(Ok(result)), Ok(())) => Ended::Returned(result),
-        (Some(Err(panic)), _) | (Some(Ok(_)), Err(panic)) => Ended::Panicked(panic_text(&*panic)),
+        (Some(Err(panic)), _) | (Some(Ok(_)), Err(panic)) => {
+            Ended::Panicked(panic_text(&*panic).to_owned())
+        }
         (None, _) => {
             tracing::warn!(
                 job.name = %run.task.job, task.id = %run.task.id,
@@ -202,12 +204,4 @@ fn no_handler(run: &Run) -> Failure {
     let (job, kind) = (&run.task.job, &run.task.handler.kind);
     let error = format!("this executor has no handler for job '{job}' (handler kind '{kind}')");
     Failure::retriable(RetryClass::Slow, error)
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }

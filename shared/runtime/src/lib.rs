@@ -11,5 +11,5 @@ pub use config::{ConfigArgs, ConfigError, Settings};
 pub use shutdown::Shutdown;
 pub use signals::{DueSignal, EndSignal, EndWaiter};
 pub use system::{SystemClock, SystemRng, incarnation};
-pub use tasks::{ServiceError, TaskGroup};
+pub use tasks::{ServiceError, TaskGroup, panic_text};
 pub use telemetry::{Metrics, TelemetryGuard};

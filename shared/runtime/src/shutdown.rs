@@ -56,11 +56,6 @@ impl Shutdown {
         self.intake.is_cancelled()
     }
 
-    /// Whether the second stage has begun.
-    pub fn is_work_stopped(&self) -> bool {
-        self.work.is_cancelled()
-    }
-
     /// Waits for the first stage. Cancel safe.
     pub async fn intake_stopped(&self) {
         self.intake.cancelled().await;

@@ -104,8 +104,8 @@ impl TaskGroup {
     }
 }
 
-/// The text of a panic.
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// The text of a panic that was caught.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

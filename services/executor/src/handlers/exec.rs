@@ -1,16 +1,13 @@
 //! Runs a command.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitStatus};
+use std::{collections::BTreeMap, process::ExitStatus};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use dueline_api::v1::ExecConfig;
 use dueline_domain::RetryClass;
-use serde::Deserialize;
 
-use super::{
-    SettingsError, check_result_max, cut_result, exec_process, exec_process::Exited, from_json,
-    result_bytes_default,
-};
+use super::{cut_result, exec_process, exec_process::Exited, unusable};
 use crate::{Failure, Handler, HandlerResult, RunningTask, Success};
 
 /// Exit codes that mean that trying again is of no use, unless a job says otherwise: wrong usage (64), wrong data
@@ -21,79 +18,13 @@ const FATAL_EXIT_CODES: [u8; 7] = [64, 65, 66, 77, 78, 126, 127];
 /// What the child keeps of our own environment. All else, such as credentials, stays here.
 const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
-/// Settings of the `exec` handler.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExecConfig {
-    /// Program and arguments. No shell is involved unless it is named here.
-    pub command: Vec<String>,
-    /// Variables for the child, besides the few it always gets.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Where to run it; the executor's own working directory when absent.
-    #[serde(default)]
-    pub cwd: Option<PathBuf>,
-    /// Exit codes that are worth another try though they are not by default.
-    #[serde(default)]
-    pub retriable_exit_codes: Vec<u8>,
-    /// Exit codes that are not worth another try, besides the default ones.
-    #[serde(default)]
-    pub fatal_exit_codes: Vec<u8>,
-    /// Most of the output that becomes the result.
-    #[serde(default = "result_bytes_default")]
-    pub result_max_bytes: usize,
-    /// How the child gets the task's input.
-    #[serde(default)]
-    pub input: ExecInput,
-}
-
-/// How the child gets the task's input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExecInput {
-    /// On its standard input.
-    #[default]
-    Stdin,
-    /// Not at all: its standard input is empty.
-    None,
-}
-
-/// Reads and checks the settings of an `exec` job.
-pub fn parse(config: &str) -> Result<ExecConfig, SettingsError> {
-    let wrong = |message: &str| Err(SettingsError::new("exec", message));
-    let config: ExecConfig = from_json("exec", config)?;
-    if config.command.first().is_none_or(String::is_empty) {
-        return wrong("command must name a program");
-    }
-    let has_nul = |text: &String| text.contains('\0');
-    if config.command.iter().any(has_nul) || config.env.values().any(has_nul) {
-        return wrong("command and env must not hold NUL characters");
-    }
-    let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
-    if !config.env.keys().all(is_name) {
-        return wrong("env holds a name that is empty or has '=' in it");
-    }
-    let is_fatal = |code| config.fatal_exit_codes.contains(code);
-    if config.retriable_exit_codes.iter().any(is_fatal) {
-        return wrong("an exit code is both retriable and fatal");
-    }
-    if is_fatal(&0) || config.retriable_exit_codes.contains(&0) {
-        return wrong("exit code 0 is success");
-    }
-    check_result_max("exec", config.result_max_bytes)?;
-    Ok(config)
-}
-
 /// The handler.
 pub(crate) struct Exec;
 
 #[async_trait]
 impl Handler for Exec {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
-        let config = match parse(task.handler_config()) {
-            Ok(config) => config,
-            Err(error) => return Err(Failure::fatal(error.to_string())),
-        };
+        let config = ExecConfig::parse(task.handler_config()).map_err(|error| unusable(&error))?;
         let exited = exec_process::run(&config, environment(&config, task), task).await?;
         let Exited {
             status,
@@ -115,17 +46,15 @@ impl Handler for Exec {
         }
         let error = error_text(*status, stderr, *stderr_len);
         match status.code().and_then(|code| u8::try_from(code).ok()) {
-            Some(code) if config.is_fatal(code) => Err(Failure::fatal(error)),
+            Some(code) if is_fatal(code, &config) => Err(Failure::fatal(error)),
             _ => Err(Failure::retriable(RetryClass::Standard, error)),
         }
     }
 }
 
-impl ExecConfig {
-    fn is_fatal(&self, code: u8) -> bool {
-        !self.retriable_exit_codes.contains(&code)
-            && (self.fatal_exit_codes.contains(&code) || FATAL_EXIT_CODES.contains(&code))
-    }
+fn is_fatal(code: u8, config: &ExecConfig) -> bool {
+    !config.retriable_exit_codes.contains(&code)
+        && (config.fatal_exit_codes.contains(&code) || FATAL_EXIT_CODES.contains(&code))
 }
 
 /// The child's variables: a few of ours, the job's, and what tells about the task, which nothing may hide.
@@ -176,38 +105,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
-        for (bad, why) in [
-            (r"{}", "missing field `command`"),
-            (r#"{"command": []}"#, "command must name a program"),
-            (r#"{"command": [""]}"#, "command must name a program"),
-            (
-                r#"{"command": ["a"], "shell": true}"#,
-                "unknown field `shell`",
-            ),
-            (r#"{"command": ["a\u0000"]}"#, "NUL"),
-            (r#"{"command": ["a"], "env": {"A=B": ""}}"#, "env"),
-            (
-                r#"{"command": ["a"], "result_max_bytes": 262145}"#,
-                "262144",
-            ),
-            (r#"{"command": ["a"], "fatal_exit_codes": [256]}"#, "256"),
-            (r#"{"command": ["a"], "fatal_exit_codes": [0]}"#, "success"),
-            (
-                r#"{"command": ["a"], "fatal_exit_codes": [3], "retriable_exit_codes": [3]}"#,
-                "both",
-            ),
-        ] {
-            let error = parse(bad).unwrap_err().to_string();
-            assert!(error.contains(why), "{bad}: {error}");
-        }
-    }
-
-    #[test]
     fn a_job_may_shift_the_line_between_fatal_and_retriable() {
         let json = r#"{"command": ["a"], "fatal_exit_codes": [3], "retriable_exit_codes": [65]}"#;
-        let config = parse(json).unwrap();
-        let fatal = [1, 3, 64, 65, 127].map(|code| config.is_fatal(code));
+        let config = ExecConfig::parse(json).unwrap();
+        let fatal = [1, 3, 64, 65, 127].map(|code| is_fatal(code, &config));
         assert_eq!(fatal, [false, true, true, false, true]);
     }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use dueline_api::v1::{ExecConfig, ExecInput};
 use dueline_domain::RetryClass;
 use rustix::process::{Pid, Signal};
 use tokio::{
@@ -15,7 +16,6 @@ use tokio::{
     process::{Child, Command},
 };
 
-use super::exec::{ExecConfig, ExecInput};
 use crate::{Failure, RunningTask};
 
 /// Most of the error output that is kept: its end, where the reason usually is.

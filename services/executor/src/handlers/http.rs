@@ -7,131 +7,40 @@ use std::{
 };
 
 use async_trait::async_trait;
+use dueline_api::v1::HttpConfig;
 use dueline_domain::RetryClass;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use reqwest::{Client, Url};
-use serde::Deserialize;
 
 use super::{
-    SettingsError, check_result_max, from_json,
     http_guard::{GuardedResolver, NotAllowed, check_url},
-    http_reply, result_bytes_default,
+    http_reply, unusable,
 };
 use crate::{Failure, Handler, HandlerResult, HttpSettings, RunningTask};
 
-/// Settings of the `http` handler.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Where to call.
-    pub url: String,
-    /// How; the task's input is the body, except for GET and HEAD.
-    #[serde(default = "method_default")]
-    pub method: String,
-    /// Headers to add.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// How long connecting may take.
-    #[serde(default = "connect_timeout_default_ms")]
-    pub connect_timeout_ms: u32,
-    /// How long all of it may take.
-    #[serde(default = "timeout_default_ms")]
-    pub timeout_ms: u32,
-    /// Most of the answer's body that becomes the result.
-    #[serde(default = "result_bytes_default")]
-    pub result_max_bytes: usize,
-    /// Status codes that mean success, besides 200 to 299.
-    #[serde(default)]
-    pub success_statuses: Vec<u16>,
-    /// Status codes that mean that trying again is of no use, besides the default ones.
-    #[serde(default)]
-    pub fatal_statuses: Vec<u16>,
-}
-
-fn method_default() -> String {
-    "POST".to_owned()
-}
-
-const fn connect_timeout_default_ms() -> u32 {
-    5_000
-}
-
-const fn timeout_default_ms() -> u32 {
-    30_000
-}
-
-/// Headers that belong to the connection, or that tell about the task and must be ours.
-const CLOSED_HEADERS: [&str; 14] = [
-    "host",
-    "content-length",
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "trailers",
-    "transfer-encoding",
-    "upgrade",
-    "expect",
-    "idempotency-key",
-];
-
-/// Reads and checks the settings of an `http` job, for an executor that may not call private targets.
-pub fn parse(config: &str) -> Result<HttpConfig, SettingsError> {
-    parse_with(config, &HttpSettings::default())
-}
-
-/// As [`parse`], for an executor with these settings.
-pub fn parse_with(config: &str, settings: &HttpSettings) -> Result<HttpConfig, SettingsError> {
-    let config: HttpConfig = from_json("http", config)?;
-    config.plan(settings)?;
-    Ok(config)
-}
-
 /// Settings in the form that a call needs.
+#[derive(Debug)]
 struct Plan {
+    config: HttpConfig,
     url: Url,
     method: Method,
     headers: HeaderMap,
 }
 
-impl HttpConfig {
-    fn plan(&self, settings: &HttpSettings) -> Result<Plan, SettingsError> {
-        let wrong = |message: String| SettingsError::new("http", message);
-        let url = Url::parse(&self.url).map_err(|error| wrong(format!("url: {error}")))?;
-        check_url(&url, settings.allow_private).map_err(|error| wrong(error.to_string()))?;
-        let method = Method::from_bytes(self.method.as_bytes())
-            .ok()
-            .filter(|method| *method != Method::CONNECT)
-            .ok_or_else(|| wrong(format!("'{}' is no usable method", self.method)))?;
-        let mut headers = HeaderMap::new();
-        for (name, value) in &self.headers {
-            let header = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| wrong(format!("'{name}' is no header name")))?;
-            let text = header.as_str();
-            if CLOSED_HEADERS.contains(&text) || text.starts_with("dueline-") {
-                return Err(wrong(format!("header '{name}' cannot be set")));
-            }
-            // This refuses line breaks, so a value cannot smuggle in another header.
-            let value = HeaderValue::from_str(value)
-                .map_err(|_| wrong(format!("the value of header '{name}' is not plain text")))?;
-            headers.insert(header, value);
-        }
-        if self.timeout_ms == 0 || self.connect_timeout_ms == 0 {
-            return Err(wrong("timeouts must be longer than zero".to_owned()));
-        }
-        let statuses = self.success_statuses.iter().chain(&self.fatal_statuses);
-        if let Some(status) = { statuses }.find(|status| !(200..600).contains(*status)) {
-            return Err(wrong(format!("{status} is no final status code")));
-        }
-        let both = |status| self.fatal_statuses.contains(status);
-        if self.success_statuses.iter().any(both) {
-            return Err(wrong("a status means both success and failure".to_owned()));
-        }
-        check_result_max("http", self.result_max_bytes)?;
-        Ok(Plan {
+impl Plan {
+    /// Makes a plan of a job's settings. No error is worth another try.
+    fn of(config: &str, settings: &HttpSettings) -> Result<Self, Failure> {
+        let unusable = |error| unusable(&error);
+        let config = HttpConfig::parse(config).map_err(unusable)?;
+        // The parser of the client that will call, so what is looked at here is where the call goes.
+        let url = Url::parse(&config.url)
+            .map_err(|error| Failure::fatal(format!("handler.config.url: {error}")))?;
+        check_url(&url, settings.allow_private)
+            .map_err(|refusal| Failure::fatal(refusal.to_string()))?;
+        let method = config.http_method().map_err(unusable)?;
+        let headers = config.header_map().map_err(unusable)?;
+        Ok(Self {
+            config,
             url,
             method,
             headers,
@@ -183,7 +92,8 @@ impl Http {
         Ok(client)
     }
 
-    async fn call(&self, config: &HttpConfig, plan: Plan, task: &RunningTask) -> HandlerResult {
+    async fn call(&self, plan: Plan, task: &RunningTask) -> HandlerResult {
+        let config = plan.config;
         let client = self.client(config.connect_timeout_ms)?;
         let has_body = plan.method != Method::GET && plan.method != Method::HEAD;
         let mut request = client
@@ -194,7 +104,7 @@ impl Http {
             request = request.body(task.input().clone());
         }
         match request.send().await {
-            Ok(response) => http_reply::read(response, config, task.now()).await,
+            Ok(response) => http_reply::read(response, &config, task.now()).await,
             Err(error) => Err(unsent(&error)),
         }
     }
@@ -203,16 +113,11 @@ impl Http {
 #[async_trait]
 impl Handler for Http {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
-        let parsed = from_json::<HttpConfig>("http", task.handler_config())
-            .and_then(|config| Ok((config.plan(&self.settings)?, config)));
-        let (plan, config) = match parsed {
-            Ok(parsed) => parsed,
-            Err(error) => return Err(Failure::fatal(error.to_string())),
-        };
+        let plan = Plan::of(task.handler_config(), &self.settings)?;
         tokio::select! {
             biased;
             _ = task.stopped() => Err(Failure::Cancelled),
-            ended = self.call(&config, plan, task) => ended,
+            ended = self.call(plan, task) => ended,
         }
     }
 }
@@ -277,42 +182,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn settings_that_cannot_work_are_fatal() {
+        let public = HttpSettings::default();
         for (bad, why) in [
-            (r"{}", "missing field `url`"),
-            (r#"{"url": "nowhere"}"#, "url"),
+            (r"{}", "handler.config.url: missing field"),
+            (r#"{"url": "nowhere"}"#, "handler.config.url"),
+            (r#"{"url": "ftp://example.com/"}"#, "handler.config.url"),
+            // What only the client's own parser refuses.
+            (r#"{"url": "http://1.2.3.4.5/"}"#, "handler.config.url"),
             (r#"{"url": "http://127.0.0.1/"}"#, "target_not_allowed"),
-            (r#"{"url": "ftp://example.com/"}"#, "target_not_allowed"),
-            (r#"{"url": "http://a/", "methods": "PUT"}"#, "unknown field"),
-            (r#"{"url": "http://a/", "method": "P T"}"#, "method"),
-            (r#"{"url": "http://a/", "method": "CONNECT"}"#, "method"),
-            (r#"{"url": "http://a/", "headers": {"Host": "b"}}"#, "Host"),
-            (r#"{"url": "http://a/", "headers": {"TE": "b"}}"#, "TE"),
             (
-                r#"{"url": "http://a/", "headers": {"Dueline-Job": "b"}}"#,
-                "Dueline-Job",
+                r#"{"url": "http://a/", "method": "CONNECT"}"#,
+                "handler.config.method",
             ),
             (
-                r#"{"url": "http://a/", "headers": {"a": "b\r\nc: d"}}"#,
-                "plain text",
-            ),
-            (
-                r#"{"url": "http://a/", "headers": {"a b": "c"}}"#,
-                "header name",
-            ),
-            (r#"{"url": "http://a/", "timeout_ms": 0}"#, "timeouts"),
-            (r#"{"url": "http://a/", "fatal_statuses": [99]}"#, "99"),
-            (
-                r#"{"url": "http://a/", "result_max_bytes": 262145}"#,
-                "262144",
+                r#"{"url": "http://a/", "headers": {"Host": "b"}}"#,
+                "handler.config.headers",
             ),
         ] {
-            let error = parse(bad).unwrap_err().to_string();
-            assert!(error.contains(why), "{bad}: {error}");
+            match Plan::of(bad, &public) {
+                Err(Failure::Fatal { error }) => assert!(error.starts_with(why), "{bad}: {error}"),
+                other => panic!("{bad}: {other:?}"),
+            }
         }
         let settings = HttpSettings {
             allow_private: true,
         };
-        assert!(parse_with(r#"{"url": "http://127.0.0.1/"}"#, &settings).is_ok());
+        let plan = Plan::of(r#"{"url": "http://127.0.0.1/"}"#, &settings).unwrap();
+        assert_eq!(plan.method, Method::POST);
     }
 }

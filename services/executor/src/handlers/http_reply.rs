@@ -3,14 +3,12 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
+use dueline_api::v1::HttpConfig;
 use dueline_domain::{RetryClass, Timestamp};
 use http::{HeaderMap, StatusCode, header};
 use reqwest::Response;
 
-use super::{
-    cut_result,
-    http::{HttpConfig, causes},
-};
+use super::{cut_result, http::causes};
 use crate::{Failure, HandlerResult, Success};
 
 /// How much of the body of a failure goes into its text.
@@ -126,7 +124,6 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::parse_http;
 
     #[test]
     fn a_wait_is_asked_for_in_seconds_or_until_a_date() {
@@ -145,9 +142,9 @@ mod tests {
 
     #[test]
     fn a_status_means_what_the_table_says_unless_the_job_says_otherwise() {
-        let plain = parse_http(r#"{"url": "http://a/"}"#).unwrap();
+        let plain = HttpConfig::parse(r#"{"url": "http://a/"}"#).unwrap();
         let json = r#"{"url": "http://a/", "success_statuses": [404], "fatal_statuses": [500]}"#;
-        let own = parse_http(json).unwrap();
+        let own = HttpConfig::parse(json).unwrap();
         let of = |code, config| meaning(StatusCode::from_u16(code).unwrap(), config);
         for (code, expected) in [
             (200, Meaning::Success),

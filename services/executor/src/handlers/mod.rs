@@ -8,43 +8,13 @@ pub(crate) mod http_guard;
 pub(crate) mod http_reply;
 pub(crate) mod noop;
 
-use serde::de::DeserializeOwned;
+use dueline_api::ApiError;
 
-/// Settings of a built-in handler that cannot work; the text says which and why.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{handler} settings: {message}")]
-pub struct SettingsError {
-    /// Kind of the handler.
-    pub handler: &'static str,
-    /// What is wrong.
-    pub message: String,
-}
+use crate::Failure;
 
-impl SettingsError {
-    fn new(handler: &'static str, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { handler, message }
-    }
-}
-
-/// Largest result of a built-in handler: what fits into a task.
-pub(crate) const RESULT_BYTES_MAX: usize = dueline_domain::limits().payload_bytes_max;
-
-/// Result size of a job that names none.
-pub(crate) const fn result_bytes_default() -> usize {
-    64 * 1024
-}
-
-fn from_json<T: DeserializeOwned>(handler: &'static str, json: &str) -> Result<T, SettingsError> {
-    serde_json::from_str(json).map_err(|error| SettingsError::new(handler, error.to_string()))
-}
-
-fn check_result_max(handler: &'static str, bytes: usize) -> Result<(), SettingsError> {
-    if bytes > RESULT_BYTES_MAX {
-        let message = format!("result_max_bytes must be at most {RESULT_BYTES_MAX}");
-        return Err(SettingsError::new(handler, message));
-    }
-    Ok(())
+/// Settings that no run can use, now or later.
+fn unusable(error: &ApiError) -> Failure {
+    Failure::fatal(error.message())
 }
 
 /// A bounded result: what exceeds `max` is replaced by a line that says so, so that nobody takes a part for the

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr as _, sync::Arc, time::Duration};
 
-use dueline_domain::{JobName, Outcome, Policy, RetryClass, StateKind, TaskId, Token, WriteId};
+use dueline_domain::{Outcome, Policy, RetryClass, StateKind, Token, WriteId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use super::{
     backoff::millis,
     payload::{Forms, raw},
 };
-use crate::{Action, ApiError, Report, Reported};
+use crate::{Action, ApiError, Reported};
 
 /// The proof of ownership alone: for `start`, `heartbeat` and `abandon`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -179,7 +179,7 @@ pub struct Trash {
 
 impl Extend {
     /// What it says.
-    pub fn action(&self) -> Result<Action, ApiError> {
+    pub fn action(self) -> Result<Action, ApiError> {
         let by = u64::try_from(self.by_ms).map_or(Duration::ZERO, Duration::from_millis);
         if by.is_zero() || by > Policy::TIMEOUT_MAX {
             let message = "must be more than zero and at most 366 days";
@@ -273,46 +273,6 @@ impl Trash {
         Ok(Action::Trash {
             reason: Arc::from(self.reason),
         })
-    }
-}
-
-macro_rules! into_report {
-    ($($body:ident),*) => {$(
-        impl $body {
-            /// The report of the owner of a task; `new_write` names a report that brings no name of its own.
-            pub fn into_report(
-                self,
-                job: JobName,
-                id: TaskId,
-                new_write: impl FnOnce() -> WriteId,
-            ) -> Result<Report, ApiError> {
-                let token = self.token;
-                let write = self.write_id.unwrap_or_else(new_write);
-                let action = self.action()?;
-                Ok(Report { job, id, token, write, action })
-            }
-        }
-    )*};
-}
-into_report!(Extend, Checkpoint, Complete, Fail, Trash);
-
-impl Owned {
-    /// The report of the owner of a task that says `action`; `new_write` names a report that brings no name of its
-    /// own.
-    pub fn into_report(
-        self,
-        job: JobName,
-        id: TaskId,
-        action: Action,
-        new_write: impl FnOnce() -> WriteId,
-    ) -> Report {
-        Report {
-            job,
-            id,
-            token: self.token,
-            write: self.write_id.unwrap_or_else(new_write),
-            action,
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use dueline_api::{
     Action, ApiError, ErrorKind, Report,
     v1::{Checkpoint, Complete, Extend, Fail, Owned, Problem, ReportedView, Trash},
 };
-use dueline_domain::{JobName, TaskId, Token, WriteId};
+use dueline_domain::{Token, WriteId};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
@@ -34,20 +34,27 @@ const fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Reads a body, makes a report of it, and answers what came of it.
+/// Reads a body, makes a report of it, and answers what came of it. `read` tells the proof of ownership, the name that
+/// the sender chose, and what is reported.
 async fn report<T: DeserializeOwned>(
     app: &App,
     OfTask(job, id): OfTask,
     request: Request,
-    verb: &'static str,
-    report: impl FnOnce(T, JobName, TaskId, WriteId) -> Result<Report, ApiError>,
+    verb: &str,
+    read: impl FnOnce(T) -> Result<(Token, Option<WriteId>, Action), ApiError>,
 ) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let call = Call::read(app, request).await?;
-    let body: T = call.object("no_body")?;
-    let mut report = report(body, job, id, app.rng.write_id())?;
-    report.write = write_of(report.write, verb, report.token);
+    let (token, named, action) = read(call.object("no_body")?)?;
+    let named = named.unwrap_or_else(|| app.rng.write_id());
+    let report = Report {
+        job,
+        id,
+        token,
+        write: write_of(named, verb, token),
+        action,
+    };
     let answer = work.report(vec![report]).await.pop();
     let reported = answer.unwrap_or_else(|| {
         let message = "the status controller gave no answer";
@@ -56,236 +63,73 @@ async fn report<T: DeserializeOwned>(
     Ok(json(StatusCode::OK, &ReportedView::from(reported))?)
 }
 
-/// Begin the run of a claimed task
-///
-/// From here on a try is used.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/start", tag = "work", operation_id = "start_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Owned,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn start(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "start",
-        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Start, || write)),
-    )
-    .await
+/// Declares one route per verb: what is said of it, `verb: Body => action of the body`. All else is the same for all.
+macro_rules! reports {
+    ($($(#[$text:meta])* $verb:ident: $Body:ty => $action:expr;)*) => {$(
+        $(#[$text])*
+        #[utoipa::path(
+            post,
+            path = concat!("/v1/work/{job}/{id}/", stringify!($verb)),
+            tag = "work",
+            operation_id = concat!(stringify!($verb), "_task"),
+            params(
+                ("job" = String, Path, description = "Name of the job"),
+                ("id" = String, Path, description = "Id of the task"),
+            ),
+            request_body = $Body,
+            responses(
+                (status = 200, description = "Stored durably", body = ReportedView),
+                (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+            )
+        )]
+        pub(super) async fn $verb(
+            State(app): State<Arc<App>>,
+            task: OfTask,
+            request: Request,
+        ) -> Result<Response, Failure> {
+            let action: fn($Body) -> Result<Action, ApiError> = $action;
+            let read = |body: $Body| Ok((body.token, body.write_id, action(body)?));
+            report(&app, task, request, stringify!($verb), read).await
+        }
+    )*};
 }
 
-/// Say that a run goes on
-///
-/// The answer tells whether a user asked to stop it.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/heartbeat", tag = "work", operation_id = "heartbeat_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Owned,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn heartbeat(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "heartbeat",
-        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Heartbeat, || write)),
-    )
-    .await
-}
+reports! {
+    /// Begin the run of a claimed task
+    ///
+    /// From here on a try is used.
+    start: Owned => |_| Ok(Action::Start);
 
-/// Store what a later run shall get instead of the payload
-///
-/// Counts as a heartbeat.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/checkpoint", tag = "work", operation_id = "checkpoint_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Checkpoint,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn checkpoint(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "checkpoint",
-        |body: Checkpoint, job, id, write| body.into_report(job, id, || write),
-    )
-    .await
-}
+    /// Say that a run goes on
+    ///
+    /// The answer tells whether a user asked to stop it.
+    heartbeat: Owned => |_| Ok(Action::Heartbeat);
 
-/// Say that a run succeeded
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/complete", tag = "work", operation_id = "complete_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Complete,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn complete(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "complete",
-        |body: Complete, job, id, write| body.into_report(job, id, || write),
-    )
-    .await
-}
+    /// Store what a later run shall get instead of the payload
+    ///
+    /// Counts as a heartbeat.
+    checkpoint: Checkpoint => Checkpoint::action;
 
-/// Say that a run did not succeed
-///
-/// It is tried again while tries are left, unless it is `fatal`.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/fail", tag = "work", operation_id = "fail_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Fail,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn fail(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(&app, task, request, "fail", |body: Fail, job, id, write| {
-        body.into_report(job, id, || write)
-    })
-    .await
-}
+    /// Say that a run succeeded
+    complete: Complete => Complete::action;
 
-/// Give a task back
-///
-/// No try is used.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/abandon", tag = "work", operation_id = "abandon_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Owned,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn abandon(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "abandon",
-        |body: Owned, job, id, write| Ok(body.into_report(job, id, Action::Abandon, || write)),
-    )
-    .await
-}
+    /// Say that a run did not succeed
+    ///
+    /// It is tried again while tries are left, unless it is `fatal`.
+    fail: Fail => Fail::action;
 
-/// Take a task off for good
-///
-/// It is kept for review and can be redriven.
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/trash", tag = "work", operation_id = "trash_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Trash,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn trash(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "trash",
-        |body: Trash, job, id, write| body.into_report(job, id, || write),
-    )
-    .await
-}
+    /// Give a task back
+    ///
+    /// No try is used.
+    abandon: Owned => |_| Ok(Action::Abandon);
 
-/// Set the end of the lease anew
-#[utoipa::path(
-    post, path = "/v1/work/{job}/{id}/extend", tag = "work", operation_id = "extend_task",
-    params(
-        ("job" = String, Path, description = "Name of the job"),
-        ("id" = String, Path, description = "Id of the task"),
-    ),
-    request_body = Extend,
-    responses(
-        (status = 200, description = "Stored durably", body = ReportedView),
-        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(super) async fn extend(
-    State(app): State<Arc<App>>,
-    task: OfTask,
-    request: Request,
-) -> Result<Response, Failure> {
-    report(
-        &app,
-        task,
-        request,
-        "extend",
-        |body: Extend, job, id, write| body.into_report(job, id, || write),
-    )
-    .await
+    /// Take a task off for good
+    ///
+    /// It is kept for review and can be redriven.
+    trash: Trash => Trash::action;
+
+    /// Set the end of the lease anew
+    extend: Extend => Extend::action;
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod frontend;
 mod queue;
 mod remote;
 mod status;
+mod told;
 mod work;
 
 pub use self::{

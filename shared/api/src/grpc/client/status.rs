@@ -3,20 +3,21 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dueline_domain::{TaskRef, WorkerId, limits};
+use dueline_domain::{TaskRef, WorkerId};
 use futures_util::{StreamExt as _, stream};
 use tonic::transport::Channel;
 
 use super::{
     Remote,
-    batch::{answers, missing, send_in_chunks, value, values},
+    batch::{answers, missing, value, values},
     errors::Effect::{Reads, Writes},
+    told,
 };
 use crate::{
     Alive, ApiError, Assignment, Registration, Report, Reported, ServedJob, Status,
     grpc::{
         message::{ASSIGNMENTS_MAX, MESSAGE_BYTES_MAX},
-        proto::{self, claim_result, report_result, status_client},
+        proto::{self, claim_result, status_client},
     },
 };
 
@@ -62,30 +63,6 @@ impl StatusClient {
         };
         answers(asked, answered.map(|answer| answer.results), read)
     }
-
-    async fn report_some(&self, reports: Vec<proto::Report>) -> Vec<Result<Reported, ApiError>> {
-        let asked = reports.len();
-        let mut client = self.client();
-        let call = client.report(proto::ReportRequest { reports });
-        let answered = self.remote.call(Writes, Duration::ZERO, call).await;
-        answers(asked, answered.map(|answer| answer.results), reported)
-    }
-}
-
-/// Reads the answer to a report, which two services give.
-pub(super) fn reported(result: proto::ReportResult) -> Result<Reported, ApiError> {
-    match result.result.ok_or_else(missing)? {
-        report_result::Result::Reported(reported) => value(Some(reported)),
-        report_result::Result::Error(error) => Err(error.into()),
-    }
-}
-
-/// Reads the answer to a sign of life, which two services give.
-pub(super) const fn alive(answer: &proto::AliveResponse) -> Alive {
-    Alive {
-        interval: Duration::from_millis(answer.interval_ms),
-        claims_start: answer.claims_start,
-    }
 }
 
 #[async_trait]
@@ -109,24 +86,24 @@ impl Status for StatusClient {
     }
 
     async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
-        let reports = reports.into_iter().map(Into::into).collect();
-        let len_max = limits().batch_len_max;
-        send_in_chunks(reports, len_max, |reports| self.report_some(reports)).await
+        let send = |request| {
+            let mut client = self.client();
+            async move { client.report(request).await }
+        };
+        told::report(&self.remote, reports, send).await
     }
 
     async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
         let mut client = self.client();
         let call = client.alive(proto::AliveRequest::from(worker));
-        let answer = self.remote.call(Writes, Duration::ZERO, call).await?;
-        Ok(alive(&answer))
+        told::alive(&self.remote, call).await
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
         let mut client = self.client();
         let worker = worker.to_string();
         let call = client.leave(proto::LeaveRequest { worker });
-        self.remote.call(Writes, Duration::ZERO, call).await?;
-        Ok(())
+        told::leave(&self.remote, call).await
     }
 
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {

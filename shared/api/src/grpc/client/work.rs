@@ -1,17 +1,10 @@
 //! A controller on another host.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
-use dueline_domain::{WorkerId, limits};
+use dueline_domain::WorkerId;
 use tonic::transport::Channel;
 
-use super::{
-    Remote,
-    batch::{answers, send_in_chunks, values},
-    errors::Effect::{Reads, Writes},
-    status::{alive, reported},
-};
+use super::{Remote, batch::values, errors::Effect::Reads, told};
 use crate::{
     Alive, ApiError, Assignment, NextWork, Registration, Report, Reported, Work,
     grpc::{
@@ -37,14 +30,6 @@ impl WorkClient {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
-
-    async fn report_some(&self, reports: Vec<proto::Report>) -> Vec<Result<Reported, ApiError>> {
-        let asked = reports.len();
-        let mut client = self.client();
-        let call = client.report(proto::ReportRequest { reports });
-        let answered = self.remote.call(Writes, Duration::ZERO, call).await;
-        answers(asked, answered.map(|answer| answer.results), reported)
-    }
 }
 
 #[async_trait]
@@ -63,23 +48,23 @@ impl Work for WorkClient {
     }
 
     async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
-        let reports = reports.into_iter().map(Into::into).collect();
-        let len_max = limits().batch_len_max;
-        send_in_chunks(reports, len_max, |reports| self.report_some(reports)).await
+        let send = |request| {
+            let mut client = self.client();
+            async move { client.report(request).await }
+        };
+        told::report(&self.remote, reports, send).await
     }
 
     async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
         let mut client = self.client();
         let call = client.alive(proto::AliveRequest::from(worker));
-        let answer = self.remote.call(Writes, Duration::ZERO, call).await?;
-        Ok(alive(&answer))
+        told::alive(&self.remote, call).await
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
         let mut client = self.client();
         let worker = worker.to_string();
         let call = client.leave(proto::LeaveRequest { worker });
-        self.remote.call(Writes, Duration::ZERO, call).await?;
-        Ok(())
+        told::leave(&self.remote, call).await
     }
 }
