@@ -2,40 +2,31 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use dueline_api::{
-    Work,
-    grpc::{self, Remote},
-};
+use dueline_api::grpc::{self, Remote};
 use dueline_controller::Controller;
-use dueline_domain::Policy;
 use dueline_executor::Executor;
-use dueline_frontend::{RestLimits, RouterDeps};
-use dueline_runtime::{ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup};
+use dueline_ports::TaskQueue;
+use dueline_runtime::ServiceError;
 
 use crate::{
     config::WorkerConfig,
-    health::NodeHealth,
-    node::{Drained, StartError, bind, start_worker},
+    error::StartError,
+    running::{Drained, Port, Running},
 };
 
 /// An executor of this process that takes its work from a server or controller elsewhere.
 pub struct RemoteWorker {
     executor: Arc<Executor>,
-    tasks: TaskGroup,
-    shutdown: Shutdown,
+    running: Running,
 }
 
 impl RemoteWorker {
     /// Connects when it first asks for work, and whenever the connection was lost.
     pub fn start(server: &str, worker: WorkerConfig) -> Result<Self, StartError> {
         let remote = Remote::new(server).map_err(StartError::Server)?;
-        let (tasks, shutdown) = (TaskGroup::new(), Shutdown::new());
-        let executor = start_worker(worker, Arc::new(remote.work()), &tasks, &shutdown)?;
-        Ok(Self {
-            executor,
-            tasks,
-            shutdown,
-        })
+        let mut running = Running::default();
+        let executor = running.worker(worker, Arc::new(remote.work()))?;
+        Ok(Self { executor, running })
     }
 
     /// The executor.
@@ -45,14 +36,12 @@ impl RemoteWorker {
 
     /// Waits until the executor has failed.
     pub async fn failed(&self) -> ServiceError {
-        self.tasks.failed().await
+        self.running.failed().await
     }
 
     /// Stops taking work, lets running work end within `grace`, gives the rest back.
     pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
-        let drained = async { drop(self.tasks.wait().await) };
-        let in_time = self.shutdown.stop_gracefully(grace, drained).await;
-        self.tasks.wait().await.map(|()| Drained::of(in_time))
+        self.running.stop(grace).await
     }
 }
 
@@ -74,38 +63,15 @@ pub struct ControllerConfig {
 
 /// A controller of this process, with its executors, on a server elsewhere.
 pub struct RemoteController {
-    address: Option<SocketAddr>,
-    executors: Vec<Arc<Executor>>,
-    services: TaskGroup,
-    workers: TaskGroup,
-    stop_workers: Shutdown,
-    stop_services: Shutdown,
+    running: Running,
 }
 
 impl RemoteController {
     /// Starts the controller, its executors, and the port for further ones.
     pub async fn start(config: ControllerConfig) -> Result<Self, StartError> {
         let status = Remote::status_of(&config.servers).map_err(StartError::Server)?;
-        let queue = match &config.queue {
-            Some(uri) => Some(
-                dueline_backends::open_queue(uri)
-                    .await
-                    .map_err(StartError::Backend)?
-                    .queue,
-            ),
-            None => None,
-        };
-        let queue = match (queue, config.servers.first()) {
-            (Some(queue), _) => queue,
-            (None, Some(server)) => {
-                Arc::new(Remote::new(server).map_err(StartError::Server)?.queue())
-            }
-            (None, None) => return Err(StartError::NoServer),
-        };
-        let listener = match config.listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
+        let queue = open_queue(config.queue.as_deref(), &config.servers).await?;
+        let port = Port::bind(config.listen).await?;
         let controller = Controller::new(
             config.controller,
             dueline_controller::Deps {
@@ -114,79 +80,49 @@ impl RemoteController {
                 jobs_changed: Arc::default(),
             },
         );
-        let (services, workers) = (TaskGroup::new(), TaskGroup::new());
-        let (stop_services, stop_workers) = (Shutdown::new(), Shutdown::new());
-        let run = dueline_controller::run(controller.clone(), stop_services.child());
-        services.spawn("controller", run);
-        let mut executors = Vec::new();
-        for worker in config.workers {
-            executors.push(start_worker(
-                worker,
-                controller.clone(),
-                &workers,
-                &stop_workers,
-            )?);
-        }
-        let address = listener.map(|(listener, address)| {
+        let mut running = Running::default();
+        running.controller(controller.clone(), config.workers)?;
+        if let Some(port) = port {
             let offered = grpc::Services {
-                work: Some(controller as Arc<dyn Work>),
+                work: Some(controller),
                 ..grpc::Services::default()
             };
-            let rest = dueline_frontend::router(RouterDeps {
-                frontend: None,
-                work: offered.work.clone(),
-                health: Arc::new(NodeHealth {
-                    services: services.clone(),
-                    stopping: stop_workers.clone(),
-                    store: None,
-                }),
-                clock: Arc::new(SystemClock),
-                rng: Arc::new(SystemRng),
-                metrics: config.metrics,
-                limits: RestLimits::default(),
-                default_policy: Policy::default(),
-            });
-            let router = rest.merge(grpc::routes(offered).into_axum_router());
-            let serve = dueline_frontend::serve(listener, router, stop_services.child());
-            services.spawn("network", serve);
-            address
-        });
-        Ok(Self {
-            address,
-            executors,
-            services,
-            workers,
-            stop_workers,
-            stop_services,
-        })
+            running.listen(port, offered, None, config.metrics);
+        }
+        Ok(Self { running })
     }
 
     /// Where executors find the controller.
     pub const fn address(&self) -> Option<SocketAddr> {
-        self.address
+        self.running.address
     }
 
     /// The executors of this process.
     pub fn executors(&self) -> &[Arc<Executor>] {
-        &self.executors
+        &self.running.executors
     }
 
     /// Waits until a part has failed.
     pub async fn failed(&self) -> ServiceError {
-        tokio::select! {
-            biased;
-            error = self.services.failed() => error,
-            error = self.workers.failed() => error,
-        }
+        self.running.failed().await
     }
 
     /// As [`crate::Node::stop`].
     pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
-        let drained = async { drop(self.workers.wait().await) };
-        let in_time = self.stop_workers.stop_gracefully(grace, drained).await;
-        let workers = self.workers.wait().await;
-        self.stop_services.stop_work();
-        let services = self.services.wait().await;
-        workers.and(services).map(|()| Drained::of(in_time))
+        self.running.stop(grace).await
     }
+}
+
+/// The queue that is named, or else the one inside the first server.
+async fn open_queue(
+    uri: Option<&str>,
+    servers: &[String],
+) -> Result<Arc<dyn TaskQueue>, StartError> {
+    if let Some(uri) = uri {
+        let opened = dueline_backends::open_queue(uri).await;
+        return Ok(opened.map_err(StartError::Backend)?.queue);
+    }
+    let server = servers.first().ok_or(StartError::NoServer)?;
+    let remote = Remote::new(server).map_err(StartError::Server)?;
+    Ok(Arc::new(remote.queue()))
 }

@@ -8,14 +8,17 @@ use std::{
 
 use dueline_all_in_one::{Drained, Node, NodeConfig, WorkerConfig};
 use dueline_domain::{
-    Backoff, Extras, Handler, Job, JobName, NewTask, Overrides, Policy, Priority, Quota,
-    RetryPolicy, RunEnd, StateKind, Task, Timestamp,
+    Backoff, Extras, Handler, Job, JobName, Modification, NewTask, Overrides, Policy, Priority,
+    Quota, RetryPolicy, RunEnd, StateKind, Task, Timestamp,
 };
 use dueline_executor::{Config, Failure, Registry, RunningTask, Success, handler_fn};
 use dueline_ports::{Clock as _, Rng as _};
 use dueline_runtime::{SystemClock, SystemRng};
+use tokio::sync::Semaphore;
 
 const LONG: Duration = Duration::from_secs(20);
+/// The wait before the first retry.
+const BACKOFF: Duration = Duration::from_millis(300);
 
 struct Rig {
     node: Node,
@@ -57,7 +60,7 @@ impl Rig {
     }
 
     async fn put_job(&self, paused: bool) {
-        let wait = Backoff::new(Duration::from_millis(300), 2.0, 0.0, LONG).unwrap();
+        let wait = Backoff::new(BACKOFF, 2.0, 0.0, LONG).unwrap();
         let retry = RetryPolicy {
             retries_max: Some(2),
             standard: wait,
@@ -111,6 +114,29 @@ impl Rig {
         }
     }
 
+    async fn pause(&self, paused: bool) {
+        let frontend = self.node.frontend();
+        frontend.pause_job(&job(), paused).await.unwrap();
+    }
+
+    /// How many tasks are in this state.
+    async fn count(&self, kind: StateKind) -> u64 {
+        let stats = self.node.frontend().job_stats(&job()).await.unwrap();
+        stats.by_state.get(&kind).copied().unwrap_or(0)
+    }
+
+    async fn until_count(&self, kind: StateKind, wanted: u64) {
+        let ends_at = tokio::time::Instant::now() + LONG;
+        loop {
+            let now = self.count(kind).await;
+            if now == wanted {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < ends_at, "{now} are {kind}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     async fn stop(self) {
         assert_eq!(self.node.stop(LONG).await, Ok(Drained::InTime));
     }
@@ -125,19 +151,35 @@ fn ok() -> Result<Success, Failure> {
     Ok(Success::default())
 }
 
+/// Waits until the test lets one more run go on.
+async fn pass(gate: &Semaphore) {
+    gate.acquire().await.unwrap().forget();
+}
+
+/// Handlers that end when the test says so.
+async fn gated(concurrency: u32) -> (Rig, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let at_gate = gate.clone();
+    let rig = Rig::new(concurrency, move |_| {
+        let gate = at_gate.clone();
+        async move {
+            pass(&gate).await;
+            ok()
+        }
+    });
+    (rig.await, gate)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn f_132_f_014_f_067_a_task_runs_in_the_embedding_process_and_its_times_are_kept() {
-    let rig = Rig::new(4, |_| async {
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        ok()
-    })
-    .await;
+    let (rig, gate) = gated(4).await;
     let submitted = rig.submit(task("x")).await;
     assert_eq!(submitted.finished_at, None);
     let running = rig
         .until(&submitted, |t| t.kind() == StateKind::Processing)
         .await;
     assert!(running.started_at.is_some() && running.finished_at.is_none());
+    gate.add_permits(1);
     let task = rig.ended(&submitted).await;
     assert_eq!(task.kind(), StateKind::Succeeded);
     assert!(task.finished_at >= task.started_at && task.started_at.is_some());
@@ -210,14 +252,21 @@ async fn f_060_f_068_a_fatal_failure_is_final_at_once_with_no_trigger() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_the_backoff() {
-    let rig = Rig::new(4, |task| async move {
-        if task.attempt() == 0 {
+    let gate = Arc::new(Semaphore::new(0));
+    let at_gate = gate.clone();
+    let rig = Rig::new(4, move |task| {
+        let gate = at_gate.clone();
+        async move {
+            if task.attempt() > 0 {
+                return ok();
+            }
+            pass(&gate).await;
             Err(Failure::from("once"))
-        } else {
-            ok()
         }
     })
     .await;
+    // While its job is paused, a task stays as it is for as long as the test looks at it.
+    rig.pause(true).await;
     let due = SystemClock.now().after(Duration::from_millis(400));
     let new = rig
         .submit(NewTask {
@@ -229,15 +278,22 @@ async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_
         (new.kind(), new.state.trigger_at()),
         (StateKind::New, Some(due))
     );
+    rig.pause(false).await;
+    let running = rig.until(&new, |t| t.kind() == StateKind::Processing).await;
+    assert!(running.started_at >= Some(due), "not before it was due");
+
+    rig.pause(true).await;
+    gate.add_permits(1);
     let retriable = rig.until(&new, |t| t.kind() == StateKind::Retriable).await;
     let failed_at = retriable.history.as_ref().unwrap().runs[0].finished_at;
-    let wait = retriable.state.trigger_at().unwrap().since(failed_at);
-    assert_eq!(wait, Duration::from_millis(300));
+    let retry_at = failed_at.after(BACKOFF);
+    assert_eq!(retriable.state.trigger_at(), Some(retry_at));
     assert_eq!(retriable.run_at, due, "the original time stays");
+    rig.pause(false).await;
     let task = rig.ended(&new).await;
-    let began = task.started_at.unwrap();
+    assert_eq!(task.kind(), StateKind::Succeeded);
     assert!(
-        began >= failed_at.after(wait),
+        task.started_at >= Some(retry_at),
         "not before its backoff was over"
     );
     rig.stop().await;
@@ -256,7 +312,7 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
     .await;
     let high_later = NewTask {
         priority: Priority::new(100).unwrap(),
-        run_at: Some(SystemClock.now().after(Duration::from_millis(500))),
+        run_at: Some(SystemClock.now().after(Duration::from_secs(3_600))),
         ..task("high")
     };
     let low_now = NewTask {
@@ -265,45 +321,40 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
     };
     let high = rig.submit(high_later).await;
     let low = rig.submit(low_now).await;
-    let low = rig.ended(&low).await;
-    assert!(
-        low.finished_at < Some(high.run_at),
-        "the low one was held back"
+    rig.ended(&low).await;
+    let frontend = rig.node.frontend();
+    let waits = frontend.task(&job(), &high.id, None).await.unwrap();
+    assert_eq!(
+        waits.kind(),
+        StateKind::New,
+        "the low one was not held back"
     );
+    let now = Modification {
+        run_at: Some(SystemClock.now()),
+        ..Modification::default()
+    };
+    frontend.modify(&job(), &high.id, now).await.unwrap();
     rig.ended(&high).await;
     assert_eq!(*order.lock().unwrap(), ["low", "high"]);
     rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_050_f_051_checkpoints_alone_keep_a_task_alive_and_are_what_the_next_run_gets() {
+async fn f_050_the_next_run_gets_the_latest_checkpoint_and_the_original_stays() {
     let rig = Rig::new(4, |task| async move {
         if task.attempt() > 0 {
             return Ok(Success::from(task.input().clone()));
         }
-        for step in 0..8 {
-            tokio::time::sleep(Duration::from_millis(250)).await;
+        for step in 0..3 {
             task.checkpoint(format!("step {step}")).await?;
         }
         Err(Failure::from("after the last checkpoint"))
     })
     .await;
-    let short = Overrides {
-        heartbeat_timeout: Some(Duration::from_secs(1)),
-        ..Overrides::default()
-    };
-    let submitted = rig
-        .submit(NewTask {
-            extras: Some(Box::new(Extras {
-                overrides: Some(short),
-                ..Extras::default()
-            })),
-            ..task("original")
-        })
-        .await;
+    let submitted = rig.submit(task("original")).await;
     let task = rig.ended(&submitted).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Succeeded, 2));
-    assert_eq!(task.result.as_deref(), Some(&b"step 7"[..]));
+    assert_eq!(task.result.as_deref(), Some(&b"step 2"[..]));
     assert_eq!(task.payload, "original");
     rig.stop().await;
 }
@@ -316,52 +367,32 @@ async fn a_paused_job_holds_its_tasks_until_it_is_resumed() {
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     let held = rig.node.frontend().task(&job(), &submitted.id, None).await;
     assert_eq!(held.unwrap().kind(), StateKind::New);
-    rig.node.frontend().pause_job(&job(), false).await.unwrap();
+    rig.pause(false).await;
     assert_eq!(rig.ended(&submitted).await.kind(), StateKind::Succeeded);
     rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_153_pausing_holds_what_is_queued_already_and_resuming_loses_nothing() {
-    let rig = Rig::new(1, |_| async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        ok()
-    })
-    .await;
-    let tasks: Vec<_> = (0..20).map(|n| task(&n.to_string())).collect();
+    const ALL: u64 = 200;
+    let (rig, gate) = gated(1).await;
+    let tasks = (0..ALL).map(|n| task(&n.to_string())).collect();
     rig.node.frontend().submit(tasks).await;
-    let ended = || async {
-        let stats = rig.node.frontend().job_stats(&job()).await.unwrap();
-        stats
-            .by_state
-            .get(&StateKind::Succeeded)
-            .copied()
-            .unwrap_or(0)
-    };
-    while ended().await < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    rig.until_count(StateKind::Processing, 1).await;
+    rig.pause(true).await;
+    gate.add_permits(Semaphore::MAX_PERMITS);
+    // What runs at this moment may end, and so may what is handed out before the controller has heard of the pause.
+    let mut ended = rig.count(StateKind::Succeeded).await;
+    loop {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let before = std::mem::replace(&mut ended, rig.count(StateKind::Succeeded).await);
+        if ended == before {
+            break;
+        }
     }
-    rig.node.frontend().pause_job(&job(), true).await.unwrap();
-    // What runs or is claimed at this moment may end.
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    let held = ended().await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
-    assert_eq!(
-        ended().await,
-        held,
-        "something was handed out although the job is paused"
-    );
-    assert!(held < 15, "{held} of 20 ran");
-    rig.node.frontend().pause_job(&job(), false).await.unwrap();
-    let ends_at = tokio::time::Instant::now() + LONG;
-    while ended().await < 20 {
-        assert!(
-            tokio::time::Instant::now() < ends_at,
-            "{} of 20 ran",
-            ended().await
-        );
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    assert!(ended < ALL, "all ran although the job is paused");
+    rig.pause(false).await;
+    rig.until_count(StateKind::Succeeded, ALL).await;
     rig.stop().await;
 }
 
@@ -380,15 +411,7 @@ async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     for answer in rig.node.frontend().submit(tasks).await {
         answer.unwrap();
     }
-    let ends_at = tokio::time::Instant::now() + LONG;
-    loop {
-        let stats = rig.node.frontend().job_stats(&job()).await.unwrap();
-        if stats.by_state.get(&StateKind::Succeeded) == Some(&2_000) {
-            break;
-        }
-        assert!(tokio::time::Instant::now() < ends_at, "at last: {stats:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    rig.until_count(StateKind::Succeeded, 2_000).await;
     assert!(runs.lock().unwrap().values().all(|n| *n == 1));
     assert_eq!(runs.lock().unwrap().len(), 2_000);
     rig.stop().await;

@@ -56,78 +56,14 @@ pub async fn hand_on(queue: &dyn TaskQueue, tasks: impl Iterator<Item = &Task>) 
 
 #[cfg(all(test, feature = "fakes"))]
 mod tests {
-    use std::{
-        sync::{Mutex, PoisonError},
-        time::Duration,
-    };
-
-    use async_trait::async_trait;
     use bytes::Bytes;
     use dueline_domain::{NewTask, Policy};
 
     use super::*;
-    use crate::{Delivery, Depth, Receipt, Rng as _, fakes::SeededRng};
-
-    /// Queues by name, of which one may refuse to be made.
-    #[derive(Default)]
-    struct Queues {
-        there: Mutex<BTreeSet<JobName>>,
-        refused: Option<JobName>,
-    }
-
-    #[async_trait]
-    impl TaskQueue for Queues {
-        async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
-            if self.refused.as_ref() == Some(job) {
-                return Err(QueueError::Throttled);
-            }
-            let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
-            there.insert(job.clone());
-            Ok(())
-        }
-
-        async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
-            Ok(())
-        }
-
-        async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-            let there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
-            let send = |message: TaskRef| match there.contains(&message.job) {
-                true => Ok(()),
-                false => Err(QueueError::NotFound(message.job)),
-            };
-            messages.into_iter().map(send).collect()
-        }
-
-        async fn receive(
-            &self,
-            _: &JobName,
-            _: usize,
-            _: Duration,
-        ) -> Result<Vec<Delivery>, QueueError> {
-            Ok(Vec::new())
-        }
-
-        async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-            Ok(())
-        }
-
-        async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
-            Ok(())
-        }
-
-        async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-            Ok(())
-        }
-
-        async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
-            Ok(Depth::default())
-        }
-
-        fn visibility_timeout(&self) -> Duration {
-            Duration::from_secs(30)
-        }
-    }
+    use crate::{
+        Rng as _,
+        fakes::{MessageLog, SeededRng},
+    };
 
     fn task(job: &str) -> Task {
         let (rng, now) = (SeededRng::new(1), Timestamp::clamped(5));
@@ -138,13 +74,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_queue_that_is_gone_is_made_again_and_no_other_is_held_up() {
-        let queues = Queues::default();
+        let queues = MessageLog::default();
         let tasks = [task("a"), task("b"), task("a")];
         assert_eq!(hand_on(&queues, tasks.iter()).await, 3);
-        let queues = Queues {
-            refused: Some(JobName::parse("a").expect("a name")),
-            ..Queues::default()
-        };
+        let queues = MessageLog::refusing(JobName::parse("a").expect("a name"));
         assert_eq!(
             hand_on(&queues, tasks.iter()).await,
             1,

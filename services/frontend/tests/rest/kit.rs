@@ -1,22 +1,17 @@
 //! A frontend with everything around it in memory.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use dueline_api::{
     Action, Alive, ApiError, Assignment, Frontend, NextWork, Registration, Report, Reported, Work,
 };
-use dueline_domain::{Claim, Event, JobName, Policy, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{Claim, Event, JobName, Policy, Timestamp, WorkerId};
 use dueline_frontend::{FrontendDeps, FrontendService, Health, RestLimits, RouterDeps, router};
 use dueline_ports::{
-    Clock, Command, Delivery, Depth, JobStore as _, QueueError, Receipt, Rng, TaskQueue,
-    TaskStore as _, WorkerRecord, WorkerStore as _,
-    fakes::{MemoryStore, SeededRng, TokioClock},
+    Clock, Command, JobStore as _, Rng, TaskStore as _, WorkerRecord, WorkerStore as _,
+    fakes::{MemoryStore, MessageLog, SeededRng, TokioClock},
 };
 use dueline_runtime::{DueSignal, EndSignal};
 use http::{HeaderMap, Request, StatusCode};
@@ -249,98 +244,6 @@ impl Health for Healthy {
     }
 }
 
-/// Queues that exist, and what was sent.
-#[derive(Default)]
-struct Queues(BTreeSet<JobName>, BTreeMap<JobName, Vec<TaskRef>>);
-
-/// A queue that keeps what was sent.
-#[derive(Default)]
-pub(crate) struct MessageLog {
-    inner: Mutex<Queues>,
-}
-
-impl MessageLog {
-    /// Messages of a job, oldest first.
-    pub(crate) fn of(&self, job: &str) -> Vec<TaskRef> {
-        let messages = &self.inner.lock().unwrap().1;
-        messages.get(job).cloned().unwrap_or_default()
-    }
-
-    pub(crate) fn exists(&self, job: &str) -> bool {
-        self.inner.lock().unwrap().0.contains(job)
-    }
-
-    fn take(&self, job: &JobName) -> Option<TaskRef> {
-        let mut inner = self.inner.lock().unwrap();
-        let messages = inner.1.get_mut(job).filter(|all| !all.is_empty())?;
-        Some(messages.remove(0))
-    }
-}
-
-#[async_trait]
-impl TaskQueue for MessageLog {
-    async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
-        self.inner.lock().unwrap().0.insert(job.clone());
-        Ok(())
-    }
-
-    async fn remove(&self, job: &JobName) -> Result<(), QueueError> {
-        let mut inner = self.inner.lock().unwrap();
-        inner.0.remove(job);
-        inner.1.remove(job);
-        Ok(())
-    }
-
-    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-        // Between the write and the message there is a moment in which a caller can give up.
-        tokio::task::yield_now().await;
-        let mut inner = self.inner.lock().unwrap();
-        messages
-            .into_iter()
-            .map(|message| {
-                inner
-                    .1
-                    .entry(message.job.clone())
-                    .or_default()
-                    .push(message);
-                Ok(())
-            })
-            .collect()
-    }
-
-    async fn receive(
-        &self,
-        _: &JobName,
-        _: usize,
-        _: Duration,
-    ) -> Result<Vec<Delivery>, QueueError> {
-        Ok(Vec::new())
-    }
-
-    async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-
-    async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
-        Ok(())
-    }
-
-    async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-
-    async fn depth(&self, job: &JobName) -> Result<Depth, QueueError> {
-        Ok(Depth {
-            visible: self.of(job.as_str()).len() as u64,
-            in_flight: 0,
-        })
-    }
-
-    fn visibility_timeout(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-}
-
 /// A controller and a status controller in a few lines: claims what is in the queue, applies what is reported.
 struct DirectWork {
     store: Arc<MemoryStore>,
@@ -361,7 +264,8 @@ impl DirectWork {
 #[async_trait]
 impl Work for DirectWork {
     async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
-        let Some(message) = ask.jobs.iter().find_map(|job| self.queue.take(job)) else {
+        let take = |job: &JobName| self.queue.take(job.as_str(), 1).pop();
+        let Some(message) = ask.jobs.iter().find_map(take) else {
             return Ok(Vec::new());
         };
         let claim = Claim {

@@ -1,11 +1,7 @@
 //! A controller with everything around it.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{Action, ApiError, Assignment, Registration, Report, Reported, Status as _};
 use dueline_domain::{
@@ -13,70 +9,20 @@ use dueline_domain::{
     TaskId, TaskRef, Timestamp, Trigger, WorkerId,
 };
 use dueline_ports::{
-    Clock as _, Command, Create, Delivery, Depth, JobStore as _, PutJob, QueueError, Receipt,
-    Rng as _, TaskQueue, TaskStore,
-    fakes::{MemoryStore, SeededRng, TokioClock},
+    Clock as _, Command, Create, JobStore as _, PutJob, Rng as _, TaskStore,
+    fakes::{MemoryStore, MessageLog, SeededRng, TokioClock},
 };
 use dueline_runtime::{DueSignal, EndSignal};
 use dueline_status_controller::{Config, Deps, StatusController};
 
 use crate::counting::CountingStore;
 
-/// A queue that only remembers what was sent.
-#[derive(Debug, Default)]
-pub(crate) struct Sent(Mutex<Vec<TaskRef>>);
-
-impl Sent {
-    /// What was sent since the last call.
-    pub(crate) fn take(&self) -> Vec<TaskRef> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-#[async_trait]
-impl TaskQueue for Sent {
-    async fn ensure(&self, _: &JobName) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-        let answers = messages.iter().map(|_| Ok(())).collect();
-        self.0.lock().unwrap().extend(messages);
-        answers
-    }
-    async fn receive(
-        &self,
-        _: &JobName,
-        _: usize,
-        _: Duration,
-    ) -> Result<Vec<Delivery>, QueueError> {
-        Ok(Vec::new())
-    }
-    async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
-        Ok(Depth::default())
-    }
-    fn visibility_timeout(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-}
-
 pub(crate) struct Bench {
     pub(crate) controller: Arc<StatusController>,
     pub(crate) store: Arc<MemoryStore>,
     /// Where submits go: the store, or somebody before it.
     submits: Arc<dyn TaskStore>,
-    pub(crate) queue: Arc<Sent>,
+    pub(crate) queue: Arc<MessageLog>,
     pub(crate) clock: Arc<TokioClock>,
     pub(crate) rng: Arc<SeededRng>,
     pub(crate) due: Arc<DueSignal>,
@@ -126,7 +72,7 @@ impl Bench {
     fn over(store: Arc<MemoryStore>, clock: Arc<TokioClock>, seed: u64) -> Self {
         let rng = Arc::new(SeededRng::new(seed));
         let (due, ended) = (Arc::<DueSignal>::default(), Arc::<EndSignal>::default());
-        let queue = Arc::<Sent>::default();
+        let queue = Arc::<MessageLog>::default();
         let deps = Deps {
             store: store.clone(),
             queue: queue.clone(),
@@ -185,6 +131,11 @@ impl Bench {
         let mut created = self.submits.create(self.clock.now(), vec![create]).await;
         let task = created.remove(0).unwrap().task;
         task.message().unwrap()
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn sent(&self) -> Vec<TaskRef> {
+        self.queue.take(mail().as_str(), usize::MAX)
     }
 
     /// What somebody other than a worker does.

@@ -129,7 +129,7 @@ async fn f_075_a_started_claim_that_is_given_back_uses_no_try() {
             (task.kind(), task.tries, task.losses),
             (StateKind::Enqueued, 0, 0)
         );
-        message = bench.queue.take().remove(0);
+        message = bench.sent().remove(0);
     }
 }
 

@@ -33,6 +33,31 @@ async fn a_run_is_started_kept_alive_and_finished() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f_050_f_051_checkpoints_alone_keep_a_run_alive_and_the_next_one_gets_the_latest() {
+    let bench = Bench::new().await;
+    let run = bench.started("w").await;
+    let timeout = Duration::from_secs(8);
+    for step in 0..8 {
+        tokio::time::advance(timeout - Duration::from_secs(1)).await;
+        let payload = format!("step {step}").into();
+        let answer = bench.report(&run, Action::Checkpoint { payload }).await;
+        assert_eq!(answer.unwrap().lease, Some(timeout), "at step {step}");
+    }
+    // Without a further one it is lost when it says, and no sooner.
+    let lost_at = bench.task(run.id).await.state.trigger_at();
+    assert_eq!(lost_at, Some(bench.clock.now().after(timeout)));
+    tokio::time::advance(timeout).await;
+    let late = bench.report(&run, Action::Heartbeat).await.unwrap_err();
+    assert!(late.is_lost());
+
+    let task = bench.trigger(run.id).await;
+    let message = task.message().unwrap();
+    let next = bench.try_claim("v", &message).await.unwrap();
+    assert_eq!(next.input, "step 7");
+    assert_eq!(task.payload, "payload", "the original stays");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outcome_may_carry_the_start_with_it() {
     let bench = Bench::new().await;
     let run = bench.claimed("w").await;
@@ -92,7 +117,7 @@ async fn f_075_what_is_given_back_is_in_its_queue_at_once() {
     let run = bench.started("w").await;
     let answer = bench.report(&run, Action::Abandon).await.unwrap();
     assert_eq!((answer.state, answer.lease), (StateKind::Enqueued, None));
-    let sent = bench.queue.take();
+    let sent = bench.sent();
     assert_eq!(sent.len(), 1);
     assert_ne!(sent[0].token, run.token);
     let next = bench.try_claim("v", &sent[0]).await.unwrap();
@@ -179,6 +204,6 @@ async fn a_batch_of_reports_is_answered_in_order_and_one_bad_one_hurts_no_other(
         Ok(StateKind::Succeeded),
     ];
     assert_eq!(told, expected);
-    assert_eq!(bench.queue.take().len(), 1);
+    assert_eq!(bench.sent().len(), 1);
     assert_eq!(bench.task(b.id).await.kind(), StateKind::Processing);
 }

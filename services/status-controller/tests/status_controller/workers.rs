@@ -27,7 +27,7 @@ async fn a_worker_that_leaves_hands_its_tasks_on_at_once() {
     let running = bench.started("w").await;
     let other = bench.started("v").await;
     bench.controller.leave(&worker("w")).await.unwrap();
-    let mut sent: Vec<_> = bench.queue.take().iter().map(|sent| sent.id).collect();
+    let mut sent: Vec<_> = bench.sent().iter().map(|sent| sent.id).collect();
     sent.sort_unstable();
     let mut expected = [claimed.id, running.id];
     expected.sort_unstable();
@@ -39,7 +39,7 @@ async fn a_worker_that_leaves_hands_its_tasks_on_at_once() {
     assert!(bench.store.workers().await.unwrap().is_empty());
     // Leaving twice, or without ever having been there, is fine.
     bench.controller.leave(&worker("w")).await.unwrap();
-    assert!(bench.queue.take().is_empty());
+    assert!(bench.sent().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -62,7 +62,7 @@ async fn f_112_what_embedded_workers_left_running_is_handed_on_at_start() {
 
     let bench = bench.restarted();
     assert_eq!(recover(bench.controller.clone()).await, 2);
-    assert_eq!(bench.queue.take().len(), 2);
+    assert_eq!(bench.sent().len(), 2);
     assert_eq!(bench.task(claimed.id).await.kind(), StateKind::Enqueued);
     let task = bench.task(running.id).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Enqueued, 1));

@@ -2,68 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use dueline_domain::{JobName, Priority, TaskId, TaskRef, Token, Weight};
-use dueline_ports::{Delivery, Depth, QueueError, Receipt, TaskQueue};
+use dueline_domain::{Priority, TaskId, TaskRef, Token, Weight};
+use dueline_ports::{TaskQueue as _, fakes::MessageLog};
 use dueline_testkit::{FaultyQueue, QueueFaults};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 
 use crate::kit::{at, name, site};
-
-/// Remembers what was sent; everything is received once.
-#[derive(Default)]
-struct Pipe(Mutex<Vec<TaskRef>>);
-
-#[async_trait]
-impl TaskQueue for Pipe {
-    async fn ensure(&self, _: &JobName) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-        let answers = messages.iter().map(|_| Ok(())).collect();
-        self.0.lock().await.extend(messages);
-        answers
-    }
-    async fn receive(
-        &self,
-        job: &JobName,
-        _: usize,
-        wait: Duration,
-    ) -> Result<Vec<Delivery>, QueueError> {
-        let got = std::mem::take(&mut *self.0.lock().await);
-        if got.is_empty() {
-            tokio::time::sleep(wait).await;
-        }
-        let receipt = Receipt::Local {
-            job: job.clone(),
-            number: 1,
-        };
-        let got = got.into_iter().map(|task| Delivery {
-            task,
-            receipt: receipt.clone(),
-            received: 1,
-        });
-        Ok(got.collect())
-    }
-    async fn ack(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn nack(&self, _: Vec<Receipt>, _: Duration) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn extend(&self, _: Vec<Receipt>) -> Result<(), QueueError> {
-        Ok(())
-    }
-    async fn depth(&self, _: &JobName) -> Result<Depth, QueueError> {
-        Ok(Depth::default())
-    }
-    fn visibility_timeout(&self) -> Duration {
-        Duration::from_secs(30)
-    }
-}
 
 fn message(number: u8) -> TaskRef {
     TaskRef {
@@ -78,7 +22,9 @@ fn message(number: u8) -> TaskRef {
 }
 
 async fn received(faults: QueueFaults) -> usize {
-    let queue = FaultyQueue::new(Arc::new(Pipe::default()), site(), faults);
+    let log = Arc::new(MessageLog::default());
+    log.ensure(&name()).await.unwrap();
+    let queue = FaultyQueue::new(log, site(), faults);
     queue.send(vec![message(1)]).await;
     let mut received = 0;
     let until = Instant::now() + Duration::from_secs(10);
@@ -115,7 +61,8 @@ async fn messages_are_lost_doubled_and_late_as_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_queue_cannot_be_made_again_for_a_while_and_all_hosts_see_that() {
-    let here = FaultyQueue::new(Arc::new(Pipe::default()), site(), QueueFaults::default());
+    let log = Arc::new(MessageLog::default());
+    let here = FaultyQueue::new(log, site(), QueueFaults::default());
     let there = here.for_site(site());
     let minute = Duration::from_secs(60);
     here.delete(&name(), minute).await.unwrap();
