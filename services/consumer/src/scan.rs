@@ -11,7 +11,7 @@ use dueline_ports::{
     Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, apply_and_hand_on,
 };
 use dueline_runtime::Shutdown;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::Instant;
 
 use crate::{
@@ -41,6 +41,8 @@ const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
 /// How long the worst lateness is told: a look that finds nothing late is soon over, and whoever reads the metric comes
 /// by every some seconds.
 const LATE_FOR: Duration = Duration::from_secs(30);
+/// Tasks read side by side before their messages are sent again.
+const READS_AT_ONCE: usize = 8;
 /// Queues made side by side: at the start of a fleet there may be a thousand, and due tasks wait for them.
 const QUEUES_AT_ONCE: usize = 16;
 /// When renewals were left over.
@@ -163,7 +165,8 @@ impl Scan {
             .looked(&done.decided, &done.failed, poll_period, ended);
         self.watchdog.looked(ended, wall);
 
-        if done.moved > 0 && (left_over || done.is_cut) {
+        let renewed = done.taken_back.get(&StateKind::Enqueued);
+        if done.moved > renewed.copied().unwrap_or(0) && (left_over || done.is_cut) {
             return Ok(Plan::now(wall));
         }
         // What a quota or a pause holds back is announced all the same; it must not cause a look each.
@@ -283,54 +286,69 @@ impl Scan {
     /// the task would not be enqueued, and whichever copy is claimed first wins. A queue that still has the message
     /// recognises the copy, so a slow queue is not flooded; with a new token it could not. A queue that cannot
     /// recognise copies gets at most one per enqueue timeout, and none while it is long: a long queue is no lossy
-    /// one. Only where a whole page of such tasks hides others behind it are they renewed all the same, at the
-    /// recovery rate.
+    /// one. Only where a whole page of such tasks hides others behind it are they renewed all the same, some hundred
+    /// at each poll: each look over such a backlog has its price.
     async fn choose_renewals(
         &mut self,
         renewals: Vec<DueTask>,
         crowded: &BTreeSet<JobName>,
         chosen: &mut Chosen,
     ) {
-        let mut unreadable = BTreeSet::new();
-        let (mut renewed, begun_at) = (0, Instant::now());
+        let begun_at = Instant::now();
         self.lengths.forget(begun_at);
-        for task in renewals {
-            if unreadable.contains(&task.job) {
-                continue;
-            }
+        let mut wanted = Vec::new();
+        let mut renewals = renewals.into_iter();
+        while let Some(task) = renewals.next() {
             // Queues that are known to be long cost nothing, however many there are.
             let is_crowded = crowded.contains(&task.job);
             if !is_crowded && self.lengths.get(&task.job) == Some(true) {
                 continue;
             }
-            if renewed >= RENEWALS_PER_LOOK || begun_at.elapsed() >= RENEWALS_TIME_MAX {
-                chosen.renewals_left = true;
+            let is_full = wanted.len() >= RENEWALS_PER_LOOK
+                || begun_at.elapsed() >= RENEWALS_TIME_MAX
+                || !self.watchdog.may_renew(Instant::now());
+            if is_full {
+                let mut left = std::iter::once(task).chain(renewals);
+                chosen.renewals_left = left.any(|task| {
+                    !crowded.contains(&task.job) && self.lengths.get(&task.job) != Some(true)
+                });
                 break;
             }
-            if !is_crowded && self.queue_is_long(&task.job).await {
-                continue;
+            if is_crowded || !self.queue_is_long(&task.job).await {
+                wanted.push(task);
             }
-            if !self.watchdog.may_renew(Instant::now()) {
-                chosen.renewals_left = true;
-                break;
-            }
-            renewed += 1;
-            let found = match self.deps.store.get(&task.job, &task.id).await {
-                Ok(found) => found,
-                // A message that is sent again can wait; what else is due must not wait for it.
-                Err(error) => {
-                    tracing::warn!(job.name = %task.job, %error, "failed to read an enqueued task");
-                    if !matches!(error, StoreError::Throttled) {
-                        break;
+        }
+        self.read_renewals(wanted, chosen).await;
+    }
+
+    /// Finds out which tasks are still enqueued, and under which tokens.
+    async fn read_renewals(&mut self, mut wanted: Vec<DueTask>, chosen: &mut Chosen) {
+        let (store, begun_at) = (self.deps.store.clone(), Instant::now());
+        while !wanted.is_empty() && begun_at.elapsed() < RENEWALS_TIME_MAX {
+            let rest = wanted.split_off(wanted.len().min(READS_AT_ONCE));
+            let reads = wanted.iter().map(|task| store.get(&task.job, &task.id));
+            let found = join_all(reads).await;
+            let tasks = std::mem::replace(&mut wanted, rest);
+            for (task, found) in tasks.into_iter().zip(found) {
+                let found = match found {
+                    Ok(found) => found,
+                    // A message that is sent again can wait; what else is due must not wait for it.
+                    Err(error) => {
+                        tracing::warn!(job.name = %task.job, %error, "failed to read an enqueued task");
+                        if !matches!(error, StoreError::Throttled) {
+                            return;
+                        }
+                        // Its partition is asked for too much; no message of it is urgent then.
+                        wanted.retain(|other| other.job != task.job);
+                        self.lengths.note(task.job, true, begun_at);
+                        continue;
                     }
-                    unreadable.insert(task.job);
-                    continue;
+                };
+                // If it moves after this, the write will find that out.
+                let still_enqueued = found.filter(|found| found.kind() == StateKind::Enqueued);
+                if let Some(token) = still_enqueued.and_then(|found| found.state.token()) {
+                    chosen.moves.push((task, token));
                 }
-            };
-            // If it moves after this, the write will find that out.
-            let still_enqueued = found.filter(|found| found.kind() == StateKind::Enqueued);
-            if let Some(token) = still_enqueued.and_then(|found| found.state.token()) {
-                chosen.moves.push((task, token));
             }
         }
     }

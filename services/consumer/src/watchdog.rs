@@ -11,7 +11,7 @@ use crate::{Config, quota::Bucket};
 /// again, unless their tasks stand in the way of others.
 pub(crate) const HEALTHY_DEPTH: u64 = 1_000;
 /// Messages sent again in one look; each costs a read.
-pub(crate) const RENEWALS_PER_LOOK: usize = 100;
+pub(crate) const RENEWALS_PER_LOOK: usize = 500;
 /// After this many missed polls the watchdog counts as having been blind.
 const BLIND_AFTER_POLLS: u32 = 3;
 

@@ -82,6 +82,20 @@ async fn d_26_a_long_queue_is_not_taken_for_a_lossy_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backlog_whose_timeouts_have_passed_is_read_at_polls_only() {
+    let kit = Kit::new().await;
+    kit.submit_many("a", ms(0), 5_000).await;
+    kit.start();
+    // The default enqueue timeout is a minute; from then on each look finds a full page of them.
+    kit.until(secs(65)).await;
+    let before = kit.store.looks();
+    kit.until(secs(85)).await;
+    let looks = kit.store.looks() - before;
+    assert!((15..=25).contains(&looks), "{looks} looks in 20 seconds");
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn d_26_tasks_of_a_long_queue_do_not_hide_newer_ones() {
     let kit = Kit::new().await;
     kit.submit_many("a", ms(0), 1_500).await;
