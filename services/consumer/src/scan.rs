@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use crate::{
     Config, Deps,
     holds::{Holds, backoff},
-    lengths::Lengths,
+    lengths::{Length, Lengths},
     members::CurrentShare,
     quota::Quotas,
     wait::{Moment, Plan},
-    watchdog::{HEALTHY_DEPTH, RENEWALS_PER_LOOK, Watchdog},
+    watchdog::{RENEWALS_PER_LOOK, Watchdog},
 };
 
 /// Tasks moved in one look: more jobs than this are served turn by turn, and whatever else is due is seen soon.
@@ -301,20 +301,20 @@ impl Scan {
         while let Some(task) = renewals.next() {
             // Queues that are known to be long cost nothing, however many there are.
             let is_crowded = crowded.contains(&task.job);
-            if !is_crowded && self.lengths.get(&task.job) == Some(true) {
+            if !is_crowded && self.lengths.get(&task.job) == Some(Length::Long) {
                 continue;
             }
             let is_full = wanted.len() >= RENEWALS_PER_LOOK
                 || begun_at.elapsed() >= RENEWALS_TIME_MAX
                 || !self.watchdog.may_renew(Instant::now());
             if is_full {
+                // What an empty queue lacks was lost, and is brought back without a pause.
                 let mut left = std::iter::once(task).chain(renewals);
-                chosen.renewals_left = left.any(|task| {
-                    !crowded.contains(&task.job) && self.lengths.get(&task.job) != Some(true)
-                });
+                let is_lost = |job: &JobName| self.lengths.get(job) == Some(Length::Empty);
+                chosen.renewals_left = left.any(|task| is_lost(&task.job));
                 break;
             }
-            if is_crowded || !self.queue_is_long(&task.job).await {
+            if self.length(&task.job).await != Length::Long || is_crowded {
                 wanted.push(task);
             }
         }
@@ -340,7 +340,7 @@ impl Scan {
                         }
                         // Its partition is asked for too much; no message of it is urgent then.
                         wanted.retain(|other| other.job != task.job);
-                        self.lengths.note(task.job, true, begun_at);
+                        self.lengths.note(task.job, Length::Long, begun_at);
                         continue;
                     }
                 };
@@ -353,25 +353,25 @@ impl Scan {
         }
     }
 
-    /// Whether no message of the job is to be sent again now.
-    async fn queue_is_long(&mut self, job: &JobName) -> bool {
-        if let Some(is_long) = self.lengths.get(job) {
-            return is_long;
+    /// How long a job's queue is, as far as that can be told.
+    async fn length(&mut self, job: &JobName) -> Length {
+        if let Some(length) = self.lengths.get(job) {
+            return length;
         }
-        let is_long = match self.deps.queue.depth(job).await {
-            Ok(depth) => depth.visible >= HEALTHY_DEPTH,
+        let length = match self.deps.queue.depth(job).await {
+            Ok(depth) => Length::of(depth.visible),
             Err(QueueError::NotFound(_)) => {
                 // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
                 if self.deps.queue.ensure(job).await.is_err() {
                     self.ensured.remove(job);
-                    return true;
+                    return Length::Long;
                 }
-                false
+                Length::Empty
             }
-            Err(_) => false,
+            Err(_) => Length::Short,
         };
-        self.lengths.note(job.clone(), is_long, Instant::now());
-        is_long
+        self.lengths.note(job.clone(), length, Instant::now());
+        length
     }
 
     /// Marks and sends, batch by batch.

@@ -7,9 +7,6 @@ use tokio::time::Instant;
 
 use crate::{Config, quota::Bucket};
 
-/// A queue with this many visible messages is taken to be healthy and slow, not lossy: messages are then not sent
-/// again, unless their tasks stand in the way of others.
-pub(crate) const HEALTHY_DEPTH: u64 = 1_000;
 /// Messages sent again in one look; each costs a read.
 pub(crate) const RENEWALS_PER_LOOK: usize = 500;
 /// After this many missed polls the watchdog counts as having been blind.

@@ -206,7 +206,7 @@ impl Inner {
 
     /// Notes a row that this process has just written.
     pub(crate) fn wrote(&self, entry: &Entry, partition: &str, row: Arc<Row>) {
-        let again = hint::look_again(&entry.job.policy);
+        let again = hint::look_again(&entry.job.policy, 0);
         self.watch.note(&entry.home, &row, again);
         self.written.put(partition, row);
     }

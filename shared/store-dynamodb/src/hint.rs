@@ -29,6 +29,8 @@ pub(crate) fn soonest(policy: &Policy) -> Duration {
 /// Shortest and longest time for which a task that was looked at is remembered. What another process does to it
 /// meanwhile, such as a user's new date or a retry with a short wait, is seen that much later at most.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(15));
+/// One of the tasks that stand in a due partition is looked at again so often.
+const LOOKED_AT_EVERY: Duration = Duration::from_millis(5);
 
 /// The hint of `task` after a write, given the one before. `None` takes the task out of the index.
 pub(crate) fn hint(before: Option<Timestamp>, task: &Task, job: &Policy) -> Option<Timestamp> {
@@ -56,8 +58,11 @@ fn fresh(task: &Task, job: &Policy, trigger_at: Timestamp) -> Timestamp {
     }
 }
 
-/// How long a task that was looked at need not be looked at again, whatever others do to it meanwhile, at the price of
-/// a retry with a very short wait being seen that much later.
-pub(crate) fn look_again(policy: &Policy) -> Duration {
-    soonest(policy).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
+/// How long each of `standing` tasks that were looked at need not be looked at again, whatever others do to it
+/// meanwhile, at the price of a retry with a very short wait being seen that much later. The more of them stand there,
+/// the longer: two hundred a second cost a hundred read units.
+pub(crate) fn look_again(policy: &Policy, standing: usize) -> Duration {
+    let standing = u32::try_from(standing).unwrap_or(u32::MAX);
+    let paced = LOOKED_AT_EVERY.saturating_mul(standing);
+    soonest(policy).max(paced).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }

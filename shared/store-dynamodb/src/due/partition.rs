@@ -257,6 +257,7 @@ impl Inner {
         looked: &mut Looked,
     ) -> Result<(), StoreError> {
         let (home, mut unknown) = (&entry.home, HashMap::new());
+        let again = hint::look_again(&entry.job.policy, pointers.len());
         for pointer in pointers {
             match self.watch.recall(home, &pointer.id, pointer.hint, now) {
                 Some(task) if task.trigger_at <= now => looked.due.push(task),
@@ -264,7 +265,6 @@ impl Inner {
                 None => drop(unknown.insert(pointer.id, pointer)),
             }
         }
-        let again = hint::look_again(&entry.job.policy);
         let mut ids: Vec<_> = unknown.keys().copied().collect();
         ids.sort_unstable();
         let keys: Vec<_> = ids
