@@ -1,6 +1,6 @@
 //! The store seam: the only truth about jobs, tasks and workers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dueline_domain::{
@@ -297,6 +297,8 @@ pub struct JobStats {
     pub oldest_due_at: Option<Timestamp>,
     /// Whether there are more tasks than were counted: finished ones are then told too low.
     pub partial: bool,
+    /// How long ago they were counted: counting many tasks is dear in some stores, so an answer may be kept for a while.
+    pub age: Duration,
 }
 
 /// What went wrong with a store, by what the caller can do.

@@ -24,6 +24,14 @@ const KEPT_FOR_PER_THOUSAND: Duration = Duration::from_secs(1);
 /// Numbers counted lately, by job and generation.
 pub(crate) type Counted = HashMap<String, (Instant, JobStats)>;
 
+fn kept_for(stats: &JobStats) -> Duration {
+    let total: u64 = stats.by_state.values().sum();
+    if total <= CHEAP_MAX {
+        return Duration::ZERO;
+    }
+    KEPT_FOR_PER_THOUSAND * u32::try_from(total / 1_000).unwrap_or(u32::MAX).min(60)
+}
+
 impl Inner {
     pub(crate) async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
         let jobs = self.jobs(false).await?;
@@ -31,19 +39,20 @@ impl Inner {
         let name = entry.home.due(0);
         let now = Instant::now();
         let counted = || self.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((until, stats)) = counted().get(&name)
-            && now < *until
+        let age = |at: &Instant| now.saturating_duration_since(*at);
+        if let Some((at, stats)) = counted().get(&name)
+            && age(at) < kept_for(stats)
         {
-            return Ok(stats.clone());
+            return Ok(JobStats {
+                age: age(at),
+                ..stats.clone()
+            });
         }
         let stats = self.count(entry).await?;
-        let total: u64 = stats.by_state.values().sum();
         let mut counted = counted();
-        counted.retain(|_, (until, _)| now < *until);
-        if total > CHEAP_MAX {
-            let thousands = u32::try_from(total / 1_000).unwrap_or(u32::MAX).min(60);
-            let until = Instant::now() + KEPT_FOR_PER_THOUSAND * thousands;
-            counted.insert(name, (until, stats.clone()));
+        counted.retain(|_, (at, stats)| age(at) < kept_for(stats));
+        if !kept_for(&stats).is_zero() {
+            counted.insert(name, (now, stats.clone()));
         }
         Ok(stats)
     }

@@ -5,7 +5,7 @@ mod kit;
 use std::{collections::BTreeSet, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dueline_domain::{NewTask, TaskId};
+use dueline_domain::{NewTask, StateKind, TaskId};
 use dueline_ports::{Create, Rng as _, TaskStore as _};
 use dueline_store_dynamodb::DynamoOptions;
 use kit::{Play, at, job};
@@ -66,6 +66,16 @@ async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
         ms += 1_000;
     }
     assert_eq!(seen, all);
+    // So many are not counted at each question, and the answer says how old it is.
+    let name = job("mail").name;
+    let counted = one.store.stats(&name).await.unwrap();
+    assert!(counted.age.is_zero(), "{counted:?}");
+    let count = u64::try_from(count).unwrap();
+    assert_eq!(counted.by_state.get(&StateKind::Enqueued), Some(&count));
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let again = one.store.stats(&name).await.unwrap();
+    assert!(again.age >= Duration::from_millis(5), "{again:?}");
+    assert_eq!(again.by_state, counted.by_state);
     // One that comes up meanwhile is seen although all those are still in the index before it.
     let late = one
         .create(

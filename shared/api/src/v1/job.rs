@@ -32,13 +32,13 @@ pub struct JobSpec {
     /// Waits before the next run, by class of failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffsSpec>,
-    /// After this an enqueued task is handed on again.
+    /// After this an enqueued task is handed on again; at least 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enqueue_timeout_ms: Option<u64>,
-    /// After this a claimed task that was not begun is handed on again.
+    /// After this a claimed task that was not begun is handed on again; at least 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_timeout_ms: Option<u64>,
-    /// A run ends when nothing was heard of its worker for this long.
+    /// A run ends when nothing was heard of its worker for this long; at least 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout_ms: Option<u64>,
     /// What a heartbeat adds; the heartbeat timeout when absent. Zero makes the heartbeat timeout a hard limit.
@@ -73,7 +73,7 @@ pub struct QuotaSpec {
 
 impl QuotaSpec {
     /// Most tasks per second that a quota can name.
-    const RATE_MAX: f64 = 1_000_000.0;
+    pub const RATE_MAX: f64 = 1_000_000.0;
 
     fn build(self) -> Result<Quota, ApiError> {
         // Written so that NaN fails.
@@ -162,16 +162,17 @@ pub(super) fn check_queue(queue: Option<&str>, job: &JobName) -> Result<(), ApiE
 
 /// Checks timeouts; errors name the field on the wire.
 pub(super) fn check_policy(policy: &Policy) -> Result<(), ApiError> {
-    use dueline_domain::PolicyError::{TooLong, Zero};
-    policy.check().map_err(|error| match error {
-        Zero(name) => {
-            let message = "must be longer than zero";
-            ApiError::invalid(format!("{name}_ms"), "invalid_timeout", message)
-        }
-        TooLong(name) => {
-            let message = "must be at most 366 days";
-            ApiError::invalid(format!("{name}_ms"), "invalid_timeout", message)
-        }
+    use dueline_domain::PolicyError::{TooLong, TooShort, Zero};
+    policy.check().map_err(|error| {
+        let (name, message) = match error {
+            Zero(name) => (name, "must be longer than zero".to_owned()),
+            TooShort(name, given) => {
+                let (min, given) = (millis(Policy::TIMEOUT_MIN), millis(given));
+                (name, format!("must be at least {min} ms, not {given} ms"))
+            }
+            TooLong(name) => (name, "must be at most 366 days".to_owned()),
+        };
+        ApiError::invalid(format!("{name}_ms"), "invalid_timeout", message)
     })
 }
 
@@ -319,7 +320,7 @@ mod tests {
                 "handler": {"kind": "exec", "config": {"command": ["cat"]}},
                 "backoff": {"standard": {"initial_ms": 2000, "multiplier": 1.5, "jitter": 0, "max_ms": 9000},
                             "worker_lost": {"initial_ms": 1}},
-                "enqueue_timeout_ms": 1, "claim_timeout_ms": 2, "heartbeat_timeout_ms": 3,
+                "enqueue_timeout_ms": 100, "claim_timeout_ms": 200, "heartbeat_timeout_ms": 300,
                 "heartbeat_increment_ms": 0, "run_timeout_ms": 4, "losses_max": 5, "retention_ms": 0,
                 "quota": {"rate_per_s": 2.5, "burst": 7}}"#,
         ] {
@@ -379,6 +380,21 @@ mod tests {
                 "claim_timeout_ms",
             ),
             (
+                r#"{"enqueue_timeout_ms": 99}"#,
+                "invalid_timeout",
+                "enqueue_timeout_ms",
+            ),
+            (
+                r#"{"heartbeat_timeout_ms": 1}"#,
+                "invalid_timeout",
+                "heartbeat_timeout_ms",
+            ),
+            (
+                r#"{"run_timeout_ms": 0}"#,
+                "invalid_timeout",
+                "run_timeout_ms",
+            ),
+            (
                 r#"{"run_timeout_ms": 99999999999999}"#,
                 "invalid_timeout",
                 "run_timeout_ms",
@@ -395,6 +411,20 @@ mod tests {
         ] {
             assert_eq!(job(text), Err((reason.into(), field.into())), "{text}");
         }
+    }
+
+    #[test]
+    fn f_045_a_timeout_that_nobody_can_keep_is_refused_with_its_value_and_the_least_one() {
+        let name = JobName::parse("mail").unwrap();
+        let spec: JobSpec = parse(br#"{"claim_timeout_ms": 1}"#).unwrap();
+        let error = spec.into_job(name, None, &Policy::default()).unwrap_err();
+        assert!(
+            error
+                .message()
+                .contains("must be at least 100 ms, not 1 ms"),
+            "{error}"
+        );
+        assert_eq!(error.field(), Some("claim_timeout_ms"));
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct StatsView {
     /// Whether there are more tasks than were counted; finished ones are then told too low.
     #[serde(default)]
     pub partial: bool,
+    /// How long ago they were counted, in milliseconds. A store where counting is dear keeps an answer for a while.
+    #[serde(default)]
+    pub age_ms: u64,
 }
 
 impl StatsView {
@@ -48,6 +51,7 @@ impl StatsView {
             by_status,
             oldest_due_at: stats.oldest_due_at.map(Into::into),
             partial: stats.partial,
+            age_ms: u64::try_from(stats.age.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }

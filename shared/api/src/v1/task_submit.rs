@@ -82,7 +82,7 @@ pub struct TaskSubmit {
     /// Waits of the standard class, instead of the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffSpec>,
-    /// Heartbeat timeout instead of the job's; `timeout_ms` is another word for it.
+    /// Heartbeat timeout instead of the job's, at least 100; `timeout_ms` is another word for it.
     #[serde(default, alias = "timeout_ms", skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout_ms: Option<u64>,
     /// What a heartbeat adds; the heartbeat timeout when only that is given.
@@ -399,10 +399,13 @@ mod tests {
 
     #[test]
     fn a_task_may_ask_for_its_own_retries_and_timeouts() {
-        let task = submit(r#"{"retries_max": 0, "timeout_ms": 7, "backoff": {"initial_ms": 9}}"#);
+        let task = submit(r#"{"retries_max": 0, "timeout_ms": 700, "backoff": {"initial_ms": 9}}"#);
         let overrides = task.unwrap().extras.unwrap().overrides.unwrap();
         assert_eq!(overrides.retries_max, Some(0));
-        assert_eq!(overrides.heartbeat_timeout, Some(Duration::from_millis(7)));
+        assert_eq!(
+            overrides.heartbeat_timeout,
+            Some(Duration::from_millis(700))
+        );
         assert_eq!(overrides.heartbeat_increment, None);
         assert_eq!(
             overrides.backoff.unwrap().initial(),
@@ -456,7 +459,7 @@ mod tests {
                 "tags",
             ),
             (
-                r#"{"timeout_ms": 0}"#.into(),
+                r#"{"timeout_ms": 99}"#.into(),
                 "invalid_timeout",
                 "heartbeat_timeout_ms",
             ),

@@ -163,6 +163,16 @@ async fn f_005_entries_that_are_wrong_are_refused_alone_and_with_the_field() {
             }),
             "extras.details_json",
         ),
+        (
+            extras(proto::Extras {
+                overrides: Some(proto::Overrides {
+                    heartbeat_timeout_ms: Some(99),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            "extras.overrides",
+        ),
     ];
     let fields: Vec<_> = wrong.iter().map(|(_, field)| Some(*field)).collect();
     let mut tasks: Vec<_> = wrong.into_iter().map(|(task, _)| task).collect();

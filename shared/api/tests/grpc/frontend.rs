@@ -68,10 +68,10 @@ async fn a_job_gets_the_servers_timeouts_where_it_names_none() {
     let fake = Scripted::default();
     let ms = Duration::from_millis;
     let default_policy = Policy {
-        enqueue_timeout: ms(41),
-        claim_timeout: ms(42),
-        heartbeat_timeout: ms(43),
-        heartbeat_increment: ms(43),
+        enqueue_timeout: ms(4_100),
+        claim_timeout: ms(4_200),
+        heartbeat_timeout: ms(4_300),
+        heartbeat_increment: ms(4_300),
         ..Policy::default()
     };
     let services = Services {
@@ -85,11 +85,11 @@ async fn a_job_gets_the_servers_timeouts_where_it_names_none() {
         (None, default_policy.clone()),
         (
             Some(proto::Policy {
-                claim_timeout_ms: Some(7),
+                claim_timeout_ms: Some(700),
                 ..proto::Policy::default()
             }),
             Policy {
-                claim_timeout: ms(7),
+                claim_timeout: ms(700),
                 ..default_policy
             },
         ),
@@ -117,6 +117,7 @@ async fn numbers_about_a_job_arrive() {
             .collect(),
         oldest_due_at: Some(Timestamp::EPOCH),
         partial: true,
+        age: Duration::from_millis(1_500),
     };
     for stats in [JobStats::default(), full] {
         script.answers(Ok::<_, ApiError>(stats.clone()));

@@ -1,6 +1,6 @@
 //! Small reads.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dueline_domain::{
     Priority, StateKind, Task, TaskId, TaskRef, Timestamp, Token, Weight, WorkerId,
@@ -110,6 +110,7 @@ pub(crate) fn stats(db: &Connection, entry: &JobEntry) -> rusqlite::Result<JobSt
         by_state,
         oldest_due_at,
         partial: false,
+        age: Duration::ZERO,
     })
 }
 

@@ -43,6 +43,10 @@ fn tell(style: &Style, stats: &StatsView) -> String {
     if stats.partial {
         text.push_str("\n\nthere are more: counting stopped, unfinished tasks are all counted");
     }
+    if stats.age_ms > 0 {
+        let age_s = stats.age_ms.div_ceil(1_000);
+        text.push_str(&format!("\n\ncounted {age_s} s ago"));
+    }
     if let Some(at) = stats.oldest_due_at {
         text.push_str(&format!("\n\nearliest trigger time: {}", style.when(at)));
     }

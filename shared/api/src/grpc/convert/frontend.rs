@@ -1,6 +1,6 @@
 //! Lists, numbers and workers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dueline_domain::{RunningCancel, StateKind, Timestamp};
 use dueline_ports::{JobStats, ListQuery, WorkerRecord};
@@ -70,6 +70,7 @@ impl From<JobStats> for proto::JobStats {
             by_state: stats.by_state.into_iter().map(count).collect(),
             oldest_due_at_ms: stats.oldest_due_at.map(Timestamp::millis),
             partial: stats.partial,
+            age_ms: u64::try_from(stats.age.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
@@ -88,6 +89,7 @@ impl TryFrom<proto::JobStats> for JobStats {
             by_state: by_state?,
             oldest_due_at: bounds::timestamp_opt("stats.oldest_due_at_ms", stats.oldest_due_at_ms)?,
             partial: stats.partial,
+            age: Duration::from_millis(stats.age_ms),
         })
     }
 }

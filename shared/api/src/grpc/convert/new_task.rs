@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Extras, Modification, NewTask, Overrides, Priority, TaskId, Timestamp, Weight, limits,
+    Extras, Modification, NewTask, Overrides, Policy, Priority, TaskId, Timestamp, Weight, limits,
 };
 use dueline_ports::{Clock as _, Rng as _};
 use dueline_runtime::{SystemClock, SystemRng};
@@ -82,6 +82,12 @@ pub(crate) fn check_new_task(task: &NewTask) -> Result<(), ApiError> {
     )?;
     if let Some(details) = &extras.details {
         bounds::json_object("extras.details_json", details)?;
+    }
+    if let Some(overrides) = &extras.overrides {
+        let policy = Policy::default().with(overrides);
+        policy
+            .check()
+            .map_err(|error| ApiError::invalid("extras.overrides", "bad_policy", error))?;
     }
     bounds::short("extras.name", extras.name.as_ref())?;
     bounds::short("extras.key", extras.key.as_ref())?;

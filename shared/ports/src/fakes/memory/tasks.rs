@@ -1,6 +1,6 @@
 //! Tasks: the calls of the seam, on the contents under their lock.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
@@ -73,6 +73,7 @@ impl TaskStore for MemoryStore {
             by_state: index.counts.clone(),
             oldest_due_at: index.pending.first().map(|(at, ..)| *at),
             partial: false,
+            age: Duration::ZERO,
         })
     }
 
