@@ -1,13 +1,14 @@
 //! Making, checking and removing what a store and queue need in AWS.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use dueline_aws::Meter;
-use dueline_ports::{JobStore as _, TaskQueue as _};
+use dueline_domain::JobName;
+use dueline_ports::{JobStore as _, QueueError, TaskQueue as _};
 use dueline_queue_sqs::{Drift, OpenError as SqsError, QueueInfo, SqsOptions, SqsQueue};
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore, OpenError,
-    setup::{self, Found, Site, Step, Wanted},
+    setup::{self, Found, Site, Step, Undone, Wanted},
 };
 
 use crate::{BackendError, QueueAddress, StoreAddress};
@@ -34,14 +35,14 @@ impl Action {
     }
 }
 
-/// What [`set_up`] would do.
+/// What [`set_up`] would do, and what it would leave to people.
 pub async fn plan(store: &StoreAddress, queue: &QueueAddress) -> Result<Vec<Action>, BackendError> {
-    let mut actions = Vec::new();
+    let mut actions = Vec::from_iter(apart(store, queue));
     let mut is_there = false;
     if let StoreAddress::DynamoDb(options) = store {
         let steps = steps(options).await?;
         is_there = !steps.iter().any(Step::changes);
-        actions.extend(told(&options.table, &steps));
+        actions.extend(told(&options.table, &steps, &[]));
     }
     if let QueueAddress::Sqs(options) = queue {
         let sqs = open(options).await?;
@@ -54,31 +55,63 @@ pub async fn plan(store: &StoreAddress, queue: &QueueAddress) -> Result<Vec<Acti
 
 /// Makes what is missing: table, index, expiry, backups, the set-aside queue, and the queue of every job that is known.
 /// What is there already is left alone, and attributes that differ are put right; so it can be run again and again.
+///
+/// A queue that belongs to another deployment is left as it is: that is an error, told when all else is done.
 pub async fn set_up(
     store: &StoreAddress,
     queue: &QueueAddress,
 ) -> Result<Vec<Action>, BackendError> {
-    let mut actions = Vec::new();
+    let mut actions = Vec::from_iter(apart(store, queue));
     if let StoreAddress::DynamoDb(options) = store {
         let site = site(options).await?;
         let steps = steps(options).await?;
-        site.carry_out(&options.table, &steps)
-            .await
-            .map_err(dynamo)?;
-        actions.extend(told(&options.table, &steps));
+        let carried_out = site.carry_out(&options.table, &steps).await;
+        let undone = carried_out.map_err(dynamo)?;
+        actions.extend(told(&options.table, &steps, &undone));
     }
     if let QueueAddress::Sqs(options) = queue {
         let sqs = open(options).await?;
         let before = infos(&sqs, store, true).await?;
-        sqs.ensure_set_aside().await.map_err(BackendError::Queue)?;
-        sqs.mend_set_aside().await.map_err(BackendError::Queue)?;
+        let mut refused = Vec::from_iter(refusal(set_up_set_aside(&sqs).await)?);
         for job in jobs(store).await? {
-            sqs.ensure(&job).await.map_err(BackendError::Queue)?;
-            sqs.mend(&job).await.map_err(BackendError::Queue)?;
+            refused.extend(refusal(set_up_queues(&sqs, &job).await)?);
+        }
+        if !refused.is_empty() {
+            let all = QueueError::Invalid(refused.join("; ").into());
+            return Err(BackendError::Queue(all));
         }
         actions.extend(before.iter().flat_map(wanted));
     }
     Ok(actions)
+}
+
+async fn set_up_set_aside(sqs: &SqsQueue) -> Result<(), QueueError> {
+    sqs.ensure_set_aside().await?;
+    sqs.mend_set_aside().await.map(drop)
+}
+
+async fn set_up_queues(sqs: &SqsQueue, job: &JobName) -> Result<(), QueueError> {
+    sqs.ensure(job).await?;
+    sqs.mend(job).await.map(drop)
+}
+
+/// What was refused for good, such as a queue of another deployment, keeps nobody from setting up the rest.
+fn refusal(done: Result<(), QueueError>) -> Result<Option<Arc<str>>, BackendError> {
+    match done {
+        Ok(()) => Ok(None),
+        Err(QueueError::Invalid(why)) => Ok(Some(why)),
+        Err(error) => Err(BackendError::Queue(error)),
+    }
+}
+
+/// A store for several processes and a queue within one: each of them is fine, but not both for several processes.
+fn apart(store: &StoreAddress, queue: &QueueAddress) -> Option<Action> {
+    let StoreAddress::DynamoDb(_) = store else {
+        return None;
+    };
+    let text = "the queue lives inside each process, so a message that one sends reaches no controller of another: several \
+                processes need a shared queue, --queue sqs://PREFIX";
+    matches!(queue, QueueAddress::Local).then(|| Action::new("queue local:", text, false))
 }
 
 /// As [`set_up`], but refuses a table that exists: for somebody who will remove it again.
@@ -139,20 +172,25 @@ async fn steps(options: &DynamoOptions) -> Result<Vec<Step>, BackendError> {
     Ok(setup::plan(&found(options).await?, &wanted))
 }
 
-fn told(table: &str, steps: &[Step]) -> Vec<Action> {
+fn told(table: &str, steps: &[Step], undone: &[Undone]) -> Vec<Action> {
     let steps = steps.iter().filter(|step| **step != Step::Wait);
-    steps
-        .map(|step| Action::new(table, step.to_string(), step.changes()))
-        .collect()
+    let action = |step: &Step| match undone.iter().find(|undone| undone.step == *step) {
+        Some(Undone { why, .. }) => {
+            let text = format!("not done, because it is not to be had here ({why}): {step}");
+            Action::new(table, text, false)
+        }
+        None => Action::new(table, step.to_string(), step.changes()),
+    };
+    steps.map(action).collect()
 }
 
-async fn open(options: &SqsOptions) -> Result<std::sync::Arc<SqsQueue>, BackendError> {
+async fn open(options: &SqsOptions) -> Result<Arc<SqsQueue>, BackendError> {
     let queue = SqsQueue::open(options.clone(), Meter::default()).await;
     queue.map_err(|error: SqsError| BackendError::Sqs(error))
 }
 
 /// The jobs of a store that is set up.
-async fn jobs(store: &StoreAddress) -> Result<Vec<dueline_domain::JobName>, BackendError> {
+async fn jobs(store: &StoreAddress) -> Result<Vec<JobName>, BackendError> {
     let StoreAddress::DynamoDb(options) = store else {
         return Ok(Vec::new());
     };
@@ -184,6 +222,13 @@ async fn infos(
 fn wanted(info: &QueueInfo) -> Vec<Action> {
     if !info.exists {
         return vec![Action::new(&info.name, "create the queue", true)];
+    }
+    if let Some(owner) = info.other_owner() {
+        let text = format!(
+            "left as it is, and not usable: it belongs to the deployment with the prefix '{owner}'; give one of the two \
+             another prefix"
+        );
+        return vec![Action::new(&info.name, text, false)];
     }
     let change = |drift: &Drift| {
         let Drift { what, is, wanted } = drift;

@@ -28,6 +28,16 @@ pub struct QueueInfo {
     pub drift: Vec<Drift>,
 }
 
+impl QueueInfo {
+    /// The prefix of the other deployment that the queue belongs to by its tag, if it does. Then it is neither used nor
+    /// changed.
+    pub fn other_owner(&self) -> Option<&str> {
+        let mut drift = self.drift.iter();
+        let tag = drift.find(|drift| drift.what == TAG_PREFIX)?;
+        tag.is.as_deref().filter(|owner| !owner.is_empty())
+    }
+}
+
 /// An attribute or tag of a queue that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
@@ -80,7 +90,8 @@ impl SqsQueue {
         common.set_aside.ensure(&common.crew).await
     }
 
-    /// Gives existing queues of a job the attributes and tags they should have. Answers what was changed.
+    /// Gives existing queues of a job the attributes and tags they should have. Answers what was changed. A queue of
+    /// another deployment is [`QueueError::Invalid`], and is left as it is.
     pub async fn mend(&self, job: &JobName) -> Result<Vec<Drift>, QueueError> {
         let queue = self.job(job);
         let mut mended = Vec::new();
@@ -153,7 +164,7 @@ async fn describe(place: &Place) -> Result<QueueInfo, QueueError> {
     };
     let job = place.job.as_ref();
     let read = async {
-        let url = place.look_up().await?;
+        let url = place.find().await?;
         let attributes = place
             .service
             .attributes(job, &url, &[QueueAttributeName::All]);
@@ -193,9 +204,12 @@ async fn mend(place: &Place) -> Result<Vec<Drift>, QueueError> {
     if !info.exists || info.drift.is_empty() {
         return Ok(Vec::new());
     }
+    if let Some(owner) = info.other_owner() {
+        return Err(place.error(&place.taken(owner)));
+    }
     let job = place.job.as_ref();
     let mended = async {
-        let url = place.look_up().await?;
+        let url = place.find().await?;
         let is_off = |what: &str| info.drift.iter().any(|drift| drift.what == what);
         let mut attributes = place.wanted.attributes.clone();
         attributes.retain(|name, _| is_off(name.as_str()));

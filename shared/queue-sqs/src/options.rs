@@ -13,8 +13,8 @@ pub const DEFAULT_PREFIX: &str = "dueline";
 /// Settings of the queues of one deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqsOptions {
-    /// What names of queues begin with. Deployments in one account need different ones, and none may begin with
-    /// another one and a `-`.
+    /// What names of queues begin with. Deployments in one account need different ones, and none should begin with
+    /// another one and a `-`: then two jobs of the two may need a queue of one name, and the later one is refused it.
     pub prefix: String,
     /// Region, endpoint, credentials and timeouts.
     pub aws: AwsSettings,
@@ -89,7 +89,7 @@ impl SqsQueue {
         let config = connect(AwsService::Sqs, &options.aws).await?;
         let at = dueline_aws::place(&config);
         let queue = Self::from_client(Client::new(&config), options, meter)?;
-        match queue.common().set_aside.look_up().await {
+        match queue.common().set_aside.find().await {
             Ok(_) => Ok(queue),
             Err(failure) => match failure.class {
                 // It is made when it is needed; and too many calls are a state that passes.

@@ -15,12 +15,15 @@ use dueline_domain::JobName;
 use dueline_ports::QueueError;
 use tokio::time::{Instant, sleep};
 
-use crate::{crew::Crew, service::Service};
+use crate::{crew::Crew, job_queue::TAG_PREFIX, service::Service};
 
 /// A queue may be unknown for a second after it was made; this is twice that.
 const YOUTH: Duration = Duration::from_secs(2);
 /// Waits between attempts to make a queue whose name was deleted within the last minute.
 const PATIENCE_S: [u64; 8] = [1, 2, 4, 8, 15, 15, 15, 15];
+
+/// A queue of somebody else is looked at again after this: it may be gone, and the name free.
+const OTHERS_FOR: Duration = Duration::from_secs(60);
 
 /// What a queue should be like.
 #[derive(Clone, Debug)]
@@ -45,6 +48,26 @@ pub(crate) struct Place {
 struct Known {
     url: Arc<str>,
     made_at: Option<Instant>,
+    standing: Standing,
+}
+
+/// What is known about whose queue it is.
+#[derive(Clone)]
+enum Standing {
+    /// Its tags were not read yet.
+    Unasked,
+    /// We made it, or no tag says that somebody else did.
+    Ours,
+    /// It belongs to the deployment with this prefix.
+    Others { owner: Arc<str>, until: Instant },
+}
+
+/// Whose queue there is under a name.
+pub(crate) enum Whose {
+    /// Ours, at this URL.
+    Ours(Arc<str>),
+    /// It belongs to the deployment with this prefix.
+    Others(Arc<str>),
 }
 
 impl Place {
@@ -77,22 +100,95 @@ impl Place {
         self.know(None);
     }
 
-    /// The URL, looked up when it is not known.
+    /// The URL of our queue, looked up when it is not known.
     pub(crate) async fn url(&self) -> Result<Arc<str>, QueueError> {
         self.look_up().await.map_err(|failure| self.error(&failure))
     }
 
+    /// As [`Place::url`]. A queue of another deployment is as good as a wrong call: what is sent there would be set aside
+    /// by the other, and what is received there would be lost to it.
     pub(crate) async fn look_up(&self) -> Result<Arc<str>, Failure> {
+        match self.whose().await? {
+            Whose::Ours(url) => Ok(url),
+            Whose::Others(owner) => Err(self.taken(&owner)),
+        }
+    }
+
+    /// The URL of whatever queue has the name, looked up when it is not known.
+    pub(crate) async fn find(&self) -> Result<Arc<str>, Failure> {
+        Ok(self.found().await?.url)
+    }
+
+    async fn found(&self) -> Result<Known, Failure> {
         if let Some(known) = self.known() {
-            return Ok(known.url);
+            return Ok(known);
         }
         let url = self.service.url(self.job.as_ref(), &self.name).await?;
         let known = Known {
-            url: url.clone(),
+            url,
             made_at: None,
+            standing: Standing::Unasked,
+        };
+        self.know(Some(known.clone()));
+        Ok(known)
+    }
+
+    /// Finds the queue and, once, reads its tags: a prefix that begins with another one and a hyphen makes equal names.
+    pub(crate) async fn whose(&self) -> Result<Whose, Failure> {
+        let mut known = self.found().await?;
+        match known.standing {
+            Standing::Ours => return Ok(Whose::Ours(known.url)),
+            Standing::Others { owner, until } if Instant::now() < until => {
+                return Ok(Whose::Others(owner));
+            }
+            _ => {}
+        }
+        let owner: Option<Arc<str>> = match self.service.tags(self.job.as_ref(), &known.url).await {
+            Ok(tags) => self.other_owner(&tags).map(Arc::from),
+            Err(failure) => match failure.class {
+                Class::Throttled | Class::NotSent | Class::Unknown | Class::Missing => {
+                    return Err(failure);
+                }
+                // An engine without tags, or a role that may not read them: the queue is taken for ours.
+                _ => {
+                    tracing::debug!(queue = self.name, why = %failure.message, "failed to read the tags of a queue");
+                    None
+                }
+            },
+        };
+        let Some(owner) = owner else {
+            let url = known.url.clone();
+            known.standing = Standing::Ours;
+            self.know(Some(known));
+            return Ok(Whose::Ours(url));
+        };
+        tracing::warn!(queue = self.name, %owner, "a queue belongs to another deployment and is left alone");
+        known.standing = Standing::Others {
+            owner: owner.clone(),
+            until: Instant::now() + OTHERS_FOR,
         };
         self.know(Some(known));
-        Ok(url)
+        Ok(Whose::Others(owner))
+    }
+
+    /// The prefix of the other deployment that a queue with these tags belongs to. One without our tag may be ours.
+    pub(crate) fn other_owner<'a>(&self, tags: &'a BTreeMap<String, String>) -> Option<&'a str> {
+        let owner = tags.get(TAG_PREFIX).filter(|owner| !owner.is_empty());
+        owner
+            .filter(|owner| self.wanted.tags.get(TAG_PREFIX) != Some(owner))
+            .map(String::as_str)
+    }
+
+    /// Why a queue of another deployment is not used.
+    pub(crate) fn taken(&self, owner: &str) -> Failure {
+        Failure {
+            class: Class::Invalid,
+            message: format!(
+                "queue '{}' belongs to the deployment with the prefix '{owner}'; give one of the two another prefix",
+                self.name
+            )
+            .into(),
+        }
     }
 
     /// Whether the queue was made a moment ago, so that not every server of SQS may know it yet.
@@ -121,16 +217,17 @@ impl Place {
         }
     }
 
-    /// Makes the queue if there is none. A name that was deleted within the last minute cannot be used yet: then the
+    /// Makes the queue if there is none. One of another deployment is [`QueueError::Invalid`]. A name that was deleted within the last minute cannot be used yet: then the
     /// queue is made in the background, and this is [`QueueError::Throttled`] until it is there.
     pub(crate) async fn ensure(self: &Arc<Self>, crew: &Crew) -> Result<(), QueueError> {
-        if self.known().is_some() {
+        let is_ours = |known: &Known| matches!(known.standing, Standing::Ours);
+        if self.known().as_ref().is_some_and(is_ours) {
             return Ok(());
         }
         if self.making.load(Ordering::Acquire) {
             return Err(QueueError::Throttled);
         }
-        // Looked up first: the usual case costs one call, and needs no permission to make queues.
+        // Looked up first: the usual case costs two calls, and needs no permission to make queues.
         match self.look_up().await {
             Ok(_) => return Ok(()),
             Err(failure) if failure.class == Class::Missing => {}
@@ -157,7 +254,12 @@ impl Place {
         match made {
             Ok(url) => {
                 let made_at = Some(Instant::now());
-                self.know(Some(Known { url, made_at }));
+                let standing = Standing::Ours;
+                self.know(Some(Known {
+                    url,
+                    made_at,
+                    standing,
+                }));
                 Ok(())
             }
             // Somebody else made it at the same time, with other attributes.

@@ -18,7 +18,7 @@ use crate::{
     job_queue::{Common, JobQueue},
     name::Names,
     options::{OpenError, SqsOptions},
-    place::Place,
+    place::{Place, Whose},
     service::Service,
 };
 
@@ -213,8 +213,11 @@ impl TaskQueue for SqsQueue {
 pub(crate) async fn remove(place: &Place) -> Result<(), QueueError> {
     let job = place.job.as_ref();
     let removed = async {
-        let url = place.look_up().await?;
-        place.service.drop_queue(job, &url).await
+        match place.whose().await? {
+            Whose::Ours(url) => place.service.drop_queue(job, &url).await,
+            // There is none of ours.
+            Whose::Others(_) => Ok(()),
+        }
     };
     let removed = removed.await;
     place.forget();

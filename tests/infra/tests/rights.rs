@@ -33,6 +33,7 @@ const CALLS: [Calls; 6] = [
             "DeleteQueue",
             "GetQueueAttributes",
             "GetQueueUrl",
+            "ListQueueTags",
             "SendMessage",
             "TagQueue",
         ],
@@ -54,6 +55,7 @@ const CALLS: [Calls; 6] = [
             "CreateQueue",
             "GetQueueAttributes",
             "GetQueueUrl",
+            "ListQueueTags",
             "SendMessage",
             "TagQueue",
         ],
@@ -71,7 +73,7 @@ const CALLS: [Calls; 6] = [
             "UpdateItem",
         ],
         index: true,
-        queues: &["GetQueueUrl", "SendMessage"],
+        queues: &["GetQueueUrl", "ListQueueTags", "SendMessage"],
     },
     Calls {
         role: "ControllerRole",
@@ -82,6 +84,7 @@ const CALLS: [Calls; 6] = [
             "DeleteMessage",
             "GetQueueAttributes",
             "GetQueueUrl",
+            "ListQueueTags",
             "ReceiveMessage",
             "SendMessage",
         ],
@@ -334,8 +337,9 @@ fn called(folders: &[&str]) -> BTreeSet<String> {
                     .chars()
                     .take_while(|c| c.is_ascii_lowercase() || *c == '_')
                     .collect();
-                // The settings of a client are no call.
-                if rest[name.len()..].starts_with("()") && name != "config" {
+                // The settings of a client are no call, nor is what is made of it.
+                let is_call = !["config", "into"].contains(&name.as_str());
+                if rest[name.len()..].starts_with("()") && is_call {
                     found.insert(name);
                 }
             }

@@ -4,6 +4,7 @@
 mod file;
 mod middle;
 mod queues;
+mod setup;
 mod site;
 mod table;
 mod wire;

@@ -4,7 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 use dueline_backends::{
-    QueueAddress, StoreAddress, deploy,
+    BackendError, QueueAddress, StoreAddress,
+    deploy::{self, Action},
     dueline_aws::{AwsSettings, Meter, Service, connect},
     dueline_store_dynamodb::{DynamoOptions, DynamoStore, setup},
 };
@@ -100,17 +101,26 @@ impl Site {
     }
 
     pub(crate) async fn set_up(&self) {
+        self.try_set_up().await.expect("it is set up");
+    }
+
+    pub(crate) async fn try_set_up(&self) -> Result<Vec<Action>, BackendError> {
         let (store, queue) = self.addresses();
-        deploy::set_up(&store, &queue).await.expect("it is set up");
+        deploy::set_up(&store, &queue).await
     }
 
     /// What setup would still do.
     pub(crate) async fn plan(&self) -> Vec<String> {
-        let (store, queue) = self.addresses();
-        let plan = deploy::plan(&store, &queue).await.expect("a plan");
-        let plan = plan.into_iter().filter(|action| action.changes);
+        let plan = self.actions().await.into_iter();
+        let plan = plan.filter(|action| action.changes);
         plan.map(|action| format!("{} {}", action.what, action.text))
             .collect()
+    }
+
+    /// The same, and what setup would leave to people.
+    pub(crate) async fn actions(&self) -> Vec<Action> {
+        let (store, queue) = self.addresses();
+        deploy::plan(&store, &queue).await.expect("a plan")
     }
 
     pub(crate) async fn store(&self) -> DynamoStore {

@@ -55,6 +55,10 @@ fn refused(name: &str, error: OpenError) -> Finding {
         }
         OpenError::Newer { .. } => "use the dueline that wrote it, or a newer one",
         OpenError::Foreign => "name another file by --data or --store",
+        OpenError::Linked { .. } => "remove the other names, or name a copy by --data or --store",
+        OpenError::ReadOnly { .. } => {
+            "let the user of this process write the file and its folder, or name another file by --data or --store"
+        }
         OpenError::Damaged(_) => "restore it from a backup",
         OpenError::Setting { .. } | OpenError::Sqlite(_) | OpenError::Io { .. } => {
             "see to the file, its folder and their permissions; SQLite needs a local file system"

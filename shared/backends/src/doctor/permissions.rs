@@ -28,6 +28,8 @@ pub(super) enum Needed {
     ByServices,
     /// Only `dueline setup` and this look.
     BySetup,
+    /// Services ask for it and go on without.
+    ForSafety,
 }
 
 /// What an attempt says about the permission.
@@ -51,6 +53,16 @@ pub(super) fn judge(action: &str, needed: Needed, tried: Result<(), &Failure>) -
             format!("denied: {words}"),
             format!(
                 "allow {action} where 'dueline setup' and 'dueline doctor' run; services at work do not need it"
+            ),
+        ),
+        (Class::Denied, Needed::ForSafety) => Finding::warning(
+            AREA,
+            action,
+            format!(
+                "denied: {words}; services go on, but cannot tell a queue of another deployment from one of their own"
+            ),
+            format!(
+                "allow {action} to the role of these credentials; infra/ has the policies of each role"
             ),
         ),
         // It came as far as the condition, which is behind the permission.
@@ -233,7 +245,8 @@ mod tests {
     fn g_18_a_denied_action_is_a_defect_where_services_need_it() {
         assert_eq!(state(Class::Denied, Needed::ByServices), State::Defect);
         assert_eq!(state(Class::Denied, Needed::BySetup), State::Warning);
-        for needed in [Needed::ByServices, Needed::BySetup] {
+        assert_eq!(state(Class::Denied, Needed::ForSafety), State::Warning);
+        for needed in [Needed::ByServices, Needed::BySetup, Needed::ForSafety] {
             assert_eq!(judge("x:Y", needed, Ok(())).state, State::Ok);
             assert_eq!(state(Class::ConditionFailed, needed), State::Ok);
             assert_eq!(state(Class::Cancelled, needed), State::Ok);

@@ -131,11 +131,25 @@ fn drift(info: &QueueInfo) -> Option<String> {
     (!all.is_empty()).then_some(all)
 }
 
+/// A queue that carries the tag of another deployment: setup leaves it alone.
+fn taken(info: &QueueInfo, whose: &str) -> Option<Finding> {
+    let owner = info.other_owner()?;
+    let detail = format!(
+        "the name of {whose}, but the queue belongs to the deployment with the prefix '{owner}', so it is not used here"
+    );
+    let mend = "give one of the two deployments a prefix that does not begin with the other's; if the other one is gone, \
+                delete the queue";
+    Some(Finding::defect(AREA, &info.name, detail, mend))
+}
+
 fn set_aside(info: &QueueInfo, setup: &str) -> Vec<Finding> {
     let name = info.name.as_str();
     if !info.exists {
         let detail = "the set-aside queue does not exist; it is made with the first foreign message, if that is allowed";
         return vec![Finding::warning(AREA, name, detail, setup)];
+    }
+    if let Some(taken) = taken(info, "the set-aside queue") {
+        return vec![taken];
     }
     let mut findings = Vec::new();
     if let Some(drift) = drift(info) {
@@ -160,6 +174,9 @@ fn of_job(job: &JobName, info: &QueueInfo, setup: &str) -> Vec<Finding> {
         let detail =
             format!("the queue of job '{job}' does not exist; its tasks are not handed on");
         return vec![Finding::defect(AREA, name, detail, setup)];
+    }
+    if let Some(taken) = taken(info, &format!("the queue of job '{job}'")) {
+        return vec![taken];
     }
     if let Some(drift) = drift(info) {
         let detail = format!("queue of job '{job}': {drift}");
@@ -209,7 +226,7 @@ async fn permissions_of(
     };
     vec![
         of("sqs:GetQueueAttributes", Needed::ByServices, &attributes),
-        of("sqs:ListQueueTags", Needed::BySetup, &tags),
+        of("sqs:ListQueueTags", Needed::ForSafety, &tags),
         of("sqs:DeleteMessage", Needed::ByServices, &delete),
         of("sqs:ChangeMessageVisibility", Needed::ByServices, &extend),
         untried,
@@ -282,6 +299,20 @@ mod tests {
         let fine = of_job(&job, &info(true, 5, Vec::new()), "SETUP");
         assert_eq!(states(&fine), [State::Ok]);
         assert!(fine[0].detail.contains("5 messages wait"));
+        let others = |is: &str| Drift {
+            what: "dueline:prefix".into(),
+            is: Some(is.into()),
+            wanted: "d".into(),
+        };
+        for found in [
+            of_job(&job, &info(true, 0, vec![others("d-x")]), "SETUP"),
+            set_aside(&info(true, 0, vec![wrong(), others("d-x")]), "SETUP"),
+        ] {
+            assert_eq!(states(&found), [State::Defect]);
+            assert!(found[0].detail.contains("prefix 'd-x'"), "{found:?}");
+            let mend = found[0].mend.as_deref().unwrap_or_default();
+            assert!(mend.contains("a prefix") && !mend.contains("SETUP"));
+        }
         let missing = of_job(&job, &info(false, 0, Vec::new()), "SETUP");
         assert_eq!(states(&missing), [State::Defect]);
         let off = of_job(&job, &info(true, 0, vec![wrong()]), "SETUP");

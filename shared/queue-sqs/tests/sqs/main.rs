@@ -5,6 +5,7 @@ mod conformance;
 mod costs;
 mod failures;
 mod lifetime;
+mod neighbours;
 mod packing;
 mod strays;
 mod stub;

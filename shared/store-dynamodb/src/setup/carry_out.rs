@@ -13,7 +13,7 @@ use dueline_aws::{Class, Failure, classify};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
-    Found, Site, Step,
+    Found, Site, Step, Undone,
     inspect::{APP, SLOTS, VERSION},
 };
 use crate::{
@@ -28,8 +28,10 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 impl Site {
-    /// Carries out the steps of a plan. What was done before is not an error, so it can be run again and again.
-    pub async fn carry_out(&self, table: &str, steps: &[Step]) -> Result<(), OpenError> {
+    /// Carries out the steps of a plan, and answers those that are not to be had here. What was done before is not an
+    /// error, so it can be run again and again.
+    pub async fn carry_out(&self, table: &str, steps: &[Step]) -> Result<Vec<Undone>, OpenError> {
+        let mut undone = Vec::new();
         let client = &self.client;
         let failed = |failure, action| self.error(failure, action, table);
         for step in steps {
@@ -51,7 +53,8 @@ impl Site {
                         if failure.class != Class::Invalid {
                             return Err(failed(failure, "UpdateContinuousBackups"));
                         }
-                        tracing::warn!(table, why = %failure.message, "point-in-time recovery is not to be had here");
+                        let (step, why) = (step.clone(), failure.message.to_string());
+                        undone.push(Undone { step, why });
                     }
                 }
                 Step::WriteMeta { slots } => {
@@ -65,7 +68,7 @@ impl Site {
                 }
             }
         }
-        Ok(())
+        Ok(undone)
     }
 
     /// Deletes a table with everything in it, and waits until it is gone. One that is not there is fine.

@@ -6,7 +6,7 @@ mod inspect;
 mod plan;
 
 pub use inspect::{Found, Index, Meta, Shape};
-pub use plan::{Step, Wanted, plan};
+pub use plan::{Step, Undone, Wanted, plan};
 
 use aws_sdk_dynamodb::Client;
 use dueline_aws::{AwsSettings, Failure, Service, SetupError};

@@ -40,6 +40,15 @@ pub enum Step {
     Foreign(String),
 }
 
+/// A step that was not carried out, because the engine knows nothing of it; the table works without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undone {
+    /// The step.
+    pub step: Step,
+    /// What the engine said.
+    pub why: String,
+}
+
 impl Step {
     /// Whether carrying it out changes something.
     pub const fn changes(&self) -> bool {
