@@ -11,6 +11,12 @@ pub enum StartError {
     /// The store or queue cannot be opened.
     #[error("failed to open the backend")]
     Backend(#[source] BackendError),
+    /// Messages would stay where they are sent.
+    #[error(
+        "the queue 'local:' lives inside one process, and this one is not consumer and controller at once: messages \
+         would reach nobody; name a queue that all processes reach, such as --queue sqs://PREFIX"
+    )]
+    LocalQueue,
     /// The store does not answer.
     #[error("failed to read the jobs")]
     Store(#[source] StoreError),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use dueline_api::{Dispatch, Frontend, Status, Work, grpc};
-use dueline_backends::{OpenedQueue, OpenedStore};
+use dueline_backends::{OpenedQueue, OpenedStore, QueueAddress, StoreAddress};
 use dueline_controller::Controller;
 use dueline_executor::Executor;
 use dueline_frontend::{FrontendDeps, FrontendService};
@@ -35,6 +35,7 @@ impl Node {
     /// Opens the store and starts the services. What the workers of an earlier process on the same store had in hand
     /// is handed on again before any worker of this one asks for work.
     pub async fn start(mut config: NodeConfig) -> Result<Self, StartError> {
+        check_queue(&config)?;
         let parts = Parts::open(&config.store, &config.queue).await?;
         if parts.store.is_shared() {
             fleet::adapt(&mut config);
@@ -148,6 +149,20 @@ impl Node {
         self.frontend.drained().await;
         ended
     }
+}
+
+/// Messages in the memory of a process reach only those who ask that very process. One of several on a store would keep
+/// them from the others, unless it finds what is due and hands it out itself. On a store of its own nothing is kept
+/// from anybody: what this process sends to nobody, the next one finds.
+fn check_queue(config: &NodeConfig) -> Result<(), StartError> {
+    let store = StoreAddress::parse(&config.store).map_err(StartError::Backend)?;
+    let queue = QueueAddress::parse(&config.queue).map_err(StartError::Backend)?;
+    let has = |role| config.roles.has(role);
+    let hands_out = has(Role::Controller) || has(Role::StatusController);
+    if queue.is_shared() || !store.is_shared() || (has(Role::Consumer) && hands_out) {
+        return Ok(());
+    }
+    Err(StartError::LocalQueue)
 }
 
 /// What the services of one process share.

@@ -25,12 +25,21 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Runs a service until the workers have ended.
+    /// Runs a service until the workers have ended. One that ends before it is told to has failed.
     pub(crate) fn service<R>(&self, name: &'static str, run: impl FnOnce(Shutdown) -> R)
     where
         R: Future<Output = Result<(), ServiceError>> + Send + 'static,
     {
-        self.services.spawn(name, run(self.stop_services.child()));
+        let stop = self.stop_services.child();
+        let run = run(stop.clone());
+        self.services.spawn(name, async move {
+            run.await?;
+            if stop.is_intake_stopped() {
+                return Ok(());
+            }
+            let what = "ended by itself".into();
+            Err(ServiceError { task: name, what })
+        });
     }
 
     /// Starts a controller and its executors.
@@ -121,6 +130,14 @@ impl Running {
     }
 }
 
+/// A start that fails halfway leaves nothing running.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_workers.stop_work();
+        self.stop_services.stop_work();
+    }
+}
+
 /// What became of running tasks when workers stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
@@ -146,5 +163,26 @@ impl Port {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Some(Self { listener, address }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_that_ends_before_it_is_told_to_has_failed() {
+        let running = Running::default();
+        running.service("lasting", async |stop: Shutdown| {
+            stop.intake_stopped().await;
+            Ok(())
+        });
+        running.service("short", async |_| Ok(()));
+        let error = running.failed().await.to_string();
+        assert!(
+            error.contains("short") && error.contains("ended by itself"),
+            "{error}"
+        );
+        assert!(running.stop(Duration::from_secs(1)).await.is_err());
     }
 }

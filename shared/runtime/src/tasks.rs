@@ -1,4 +1,4 @@
-//! Supervised tasks: a loop that ends by itself is never silent.
+//! Supervised tasks: one that breaks is never silent.
 
 use std::{
     any::Any,

@@ -114,7 +114,10 @@ fn kind_of(error: &BackendError) -> ErrorKind {
 pub(crate) fn start_error(error: &StartError) -> CliError {
     let kind = match error {
         StartError::Backend(error) => kind_of(error),
-        StartError::Worker(_) | StartError::Server(_) | StartError::NoServer => ErrorKind::Invalid,
+        StartError::LocalQueue
+        | StartError::Worker(_)
+        | StartError::Server(_)
+        | StartError::NoServer => ErrorKind::Invalid,
         StartError::Store(_) | StartError::Queue(_) | StartError::Listen { .. } => {
             ErrorKind::Unavailable
         }

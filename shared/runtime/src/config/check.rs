@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dueline_domain::Policy;
 use tracing_subscriber::EnvFilter;
 
 use super::{Settings, nearest::nearest, settings::HANDLERS};
@@ -48,6 +49,8 @@ impl Settings {
 
     fn check_ranges(&self, problems: &mut Vec<ConfigProblem>) {
         let (worker, defaults) = (&self.worker, &self.defaults);
+        // A job that names no timeouts is checked with these.
+        let timeout_min = u64::try_from(Policy::TIMEOUT_MIN.as_millis()).unwrap_or(u64::MAX);
         let times = [
             (
                 "scheduler.poll_period_ms",
@@ -63,13 +66,17 @@ impl Settings {
             (
                 "defaults.enqueue_timeout_ms",
                 defaults.enqueue_timeout_ms,
-                1,
+                timeout_min,
             ),
-            ("defaults.claim_timeout_ms", defaults.claim_timeout_ms, 1),
+            (
+                "defaults.claim_timeout_ms",
+                defaults.claim_timeout_ms,
+                timeout_min,
+            ),
             (
                 "defaults.heartbeat_timeout_ms",
                 defaults.heartbeat_timeout_ms,
-                1,
+                timeout_min,
             ),
             ("shutdown.grace_ms", self.shutdown.grace_ms, 0),
         ];

@@ -109,11 +109,11 @@ pub struct WorkerSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DefaultsSettings {
-    /// After this an enqueued task is handed on again.
+    /// After this an enqueued task is handed on again; at least 100.
     pub enqueue_timeout_ms: u64,
-    /// After this a claimed task that was not begun is handed on again.
+    /// After this a claimed task that was not begun is handed on again; at least 100.
     pub claim_timeout_ms: u64,
-    /// A run is lost when nothing was heard of its worker for this long.
+    /// A run is lost when nothing was heard of its worker for this long; at least 100.
     pub heartbeat_timeout_ms: u64,
 }
 

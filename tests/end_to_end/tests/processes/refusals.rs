@@ -80,6 +80,22 @@ async fn f_149_heartbeats_that_do_not_fit_into_the_timeout_are_refused() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn f_141_a_part_of_a_fleet_with_a_queue_of_its_own_is_refused() {
+    let place = Place::new();
+    for services in [
+        "frontend",
+        "consumer",
+        "status-controller",
+        "frontend,consumer",
+    ] {
+        let store = "dynamodb://t?region=us-east-1";
+        let args = ["serve", "--listen", "127.0.0.1:0", "--store", store];
+        let ended = ended(&place, &[&args[..], &["--services", services]].concat()).await;
+        refused(&ended, 2, &["'local:'", "--queue sqs://PREFIX"]);
+    }
+}
+
 #[test]
 fn f_141_an_endpoint_from_the_usual_aws_variables_is_named() {
     let setup = |variable: &str, url: &str| {
@@ -163,10 +179,10 @@ async fn f_143_the_default_timeouts_of_a_server_hold_for_jobs_that_name_none() {
         "defaults.enqueue_timeout_ms=7003",
     ];
     let server = Server::start(&place, &args).await;
-    let own = json!({"claim_timeout_ms": 5});
+    let own = json!({"claim_timeout_ms": 500});
     server.api.put_job("job", json!({}), own).await;
     let job = server.api.get("jobs/job").await.good();
     assert_eq!(job["heartbeat_timeout_ms"], 7001, "{job}");
-    assert_eq!(job["claim_timeout_ms"], 5, "{job}");
+    assert_eq!(job["claim_timeout_ms"], 500, "{job}");
     assert_eq!(job["enqueue_timeout_ms"], 7003, "{job}");
 }
