@@ -4,6 +4,8 @@ use std::{fmt, io};
 
 use dueline_api::{ApiError, ErrorKind, v1::Problem};
 use dueline_domain::StateKind;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// Exit codes. They never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +102,8 @@ pub(crate) fn help() -> String {
 pub struct CliError {
     problem: Box<Problem>,
     hint: Option<String>,
+    /// What else programs are told, beside the members of the problem.
+    members: Map<String, Value>,
     /// Nobody reads the output any more, which is no fault and not worth a word.
     closed: bool,
 }
@@ -122,16 +126,26 @@ impl CliError {
         self
     }
 
+    /// Adds the fields of `told` to what programs read.
+    #[must_use]
+    pub fn with_members(mut self, told: &impl Serialize) -> Self {
+        if let Ok(Value::Object(members)) = serde_json::to_value(told) {
+            self.members = members;
+        }
+        self
+    }
+
     /// Tells it on standard error, and how the process must end.
     pub fn report(&self, json: bool) -> Exit {
         if self.closed {
             return Exit::Ok;
         }
         if json {
-            eprintln!(
-                "{}",
-                serde_json::to_string(&self.problem).unwrap_or_default()
-            );
+            let told = Told {
+                problem: &self.problem,
+                members: &self.members,
+            };
+            eprintln!("{}", serde_json::to_string(&told).unwrap_or_default());
         } else {
             eprintln!("error: {}", crate::output::clean(&self.problem.detail));
             if let Some(hint) = self.hint() {
@@ -163,6 +177,15 @@ impl CliError {
     }
 }
 
+/// A problem document with members of its own.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    problem: &'a Problem,
+    #[serde(flatten)]
+    members: &'a Map<String, Value>,
+}
+
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.problem.detail)
@@ -187,6 +210,7 @@ impl From<ApiError> for CliError {
         Self {
             problem,
             hint: None,
+            members: Map::new(),
             closed: false,
         }
     }

@@ -132,18 +132,75 @@ async fn a_batch_that_breaks_off_says_how_far_it_came() {
         )
     })
     .await;
-    let ended = fake
-        .run_with(
-            &["task", "submit", "mail", "--batch", "-"],
-            &"{}\n".repeat(1_500),
-        )
-        .await;
+    let args = ["task", "submit", "mail", "--batch", "-"];
+    let ended = fake.run_with(&args, &"{}\n".repeat(1_500)).await;
     assert_eq!(ended.code, 5);
     assert!(
         ended.stderr.contains("hint: 1000 tasks are stored already"),
         "{}",
         ended.stderr
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_breaks_off_tells_programs_how_far_it_came() {
+    let calls = std::sync::atomic::AtomicU32::new(0);
+    let fake = Fake::start(move |asked| {
+        if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
+            return (503, String::new());
+        }
+        let results = asked.body.lines().enumerate().map(|(index, line)| {
+            let submitted = Submitted {
+                job: JobName::parse("mail").unwrap(),
+                id: TaskId::from_bytes([7; 16]),
+                state: StateKind::New,
+                run_at: Timestamp::EPOCH,
+                existed: line.contains("again"),
+            };
+            let refused = || ApiError::invalid("weight", "invalid_weight", "is no weight");
+            let result = if line.contains("bad") {
+                Err(refused())
+            } else {
+                Ok(submitted)
+            };
+            BatchItem::new(index, result)
+        });
+        let results = results.collect();
+        (
+            200,
+            serde_json::to_string(&BatchResult { results }).unwrap(),
+        )
+    })
+    .await;
+    let input = format!("bad\nagain\n{}", "{}\n".repeat(1_500));
+    let args = ["task", "submit", "mail", "--batch", "-", "--json"];
+    let ended = fake.run_with(&args, &input).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
+    let told: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(told["kind"], "unavailable", "{told}");
+    assert_eq!(
+        (
+            &told["job"],
+            &told["submitted"],
+            &told["existed"],
+            &told["refused"]
+        ),
+        (&"mail".into(), &998.into(), &1.into(), &1.into()),
+        "{told}"
+    );
+    assert_eq!(told["errors"][0]["line"], 1, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_may_begin_with_a_byte_order_mark() {
+    let fake = server().await;
+    let args = ["task", "submit", "mail", "--batch", "-"];
+    let input = "\u{feff}{\"name\":\"a\"}\n\u{feff}{\"name\":\"b\"}\n";
+    let ended = fake.run_with(&args, input).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    // Only the first one is a mark; within the file it is a fault for the server to tell.
+    let wanted = "{\"name\":\"a\"}\n\u{feff}{\"name\":\"b\"}\n";
+    assert_eq!(fake.asked()[0].body, wanted);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -341,3 +341,17 @@ async fn https_to_a_server_without_tls_has_a_hint_of_its_own() {
     let hint = format!("try {}", fake.url());
     assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_price_list_that_cannot_be_read_is_named_and_not_taken_for_a_fault_of_the_program() {
+    let ended = run(
+        "http://127.0.0.1:9",
+        &["cost", "--prices", "./no-such-prices.toml"],
+        "",
+    )
+    .await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    let wanted = "error: cannot read ./no-such-prices.toml: ";
+    assert!(ended.stderr.starts_with(wanted), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("report it"), "{}", ended.stderr);
+}

@@ -80,36 +80,44 @@ pub enum PolicyError {
     /// A timeout of zero.
     #[error("{0} must be longer than zero")]
     Zero(&'static str),
+    /// A timeout within which nobody can answer.
+    #[error("{0} must be at least {min_ms} ms, not {given} ms", min_ms = Policy::TIMEOUT_MIN.as_millis(), given = .1.as_millis())]
+    TooShort(&'static str, Duration),
     /// A timeout beyond any use.
     #[error("{0} must be at most 366 days")]
     TooLong(&'static str),
 }
 
 impl Policy {
+    /// Shortest timeout for what a worker or the queue must do: a shorter one passes while the answer is on its way,
+    /// and takes a task from those who work on it.
+    pub const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
     /// Longest timeout.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);
 
     /// Checks the timeouts.
     pub fn check(&self) -> Result<(), PolicyError> {
-        let named = [
+        let answered = [
             ("enqueue_timeout", self.enqueue_timeout),
             ("claim_timeout", self.claim_timeout),
             ("heartbeat_timeout", self.heartbeat_timeout),
-            (
-                "run_timeout",
-                self.run_timeout.unwrap_or(Duration::from_secs(1)),
-            ),
         ];
-        for (name, timeout) in named {
-            if timeout.is_zero() {
-                return Err(PolicyError::Zero(name));
+        for (name, timeout) in answered {
+            if timeout < Self::TIMEOUT_MIN {
+                return Err(PolicyError::TooShort(name, timeout));
             }
+        }
+        // Nobody needs to answer within these: the first is for the owner to choose, none of the second has a meaning.
+        let run = self.run_timeout.map(|timeout| ("run_timeout", timeout));
+        if let Some((name, Duration::ZERO)) = run {
+            return Err(PolicyError::Zero(name));
+        }
+        let increment = ("heartbeat_increment", self.heartbeat_increment);
+        for (name, timeout) in answered.into_iter().chain(run).chain([increment]) {
             if timeout > Self::TIMEOUT_MAX {
                 return Err(PolicyError::TooLong(name));
             }
-        }
-        if self.heartbeat_increment > Self::TIMEOUT_MAX {
-            return Err(PolicyError::TooLong("heartbeat_increment"));
         }
         Ok(())
     }
@@ -168,12 +176,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f_045_a_timeout_of_zero_is_refused() {
-        let policy = Policy {
-            heartbeat_timeout: Duration::ZERO,
-            ..Policy::default()
+    fn f_045_a_timeout_that_nobody_can_keep_is_refused() {
+        let ms = Duration::from_millis;
+        let with = |name: &str, timeout: Duration| {
+            let mut policy = Policy::default();
+            match name {
+                "enqueue_timeout" => policy.enqueue_timeout = timeout,
+                "claim_timeout" => policy.claim_timeout = timeout,
+                "heartbeat_timeout" => policy.heartbeat_timeout = timeout,
+                _ => policy.run_timeout = Some(timeout),
+            }
+            policy.check()
         };
-        assert_eq!(policy.check(), Err(PolicyError::Zero("heartbeat_timeout")));
+        for name in ["enqueue_timeout", "claim_timeout", "heartbeat_timeout"] {
+            for short in [Duration::ZERO, ms(1), ms(99)] {
+                assert_eq!(with(name, short), Err(PolicyError::TooShort(name, short)));
+            }
+            assert_eq!(with(name, ms(100)), Ok(()));
+            let long = Policy::TIMEOUT_MAX + ms(1);
+            assert_eq!(with(name, long), Err(PolicyError::TooLong(name)));
+        }
+        let error = with("claim_timeout", ms(1)).unwrap_err().to_string();
+        assert_eq!(error, "claim_timeout must be at least 100 ms, not 1 ms");
+        // A run may be as short as its owner wants it.
+        assert_eq!(with("run_timeout", ms(1)), Ok(()));
+        let zero = Err(PolicyError::Zero("run_timeout"));
+        assert_eq!(with("run_timeout", Duration::ZERO), zero);
         assert_eq!(Policy::default().check(), Ok(()));
     }
 

@@ -2,6 +2,7 @@
 
 mod error;
 mod jobs;
+mod lock;
 mod open;
 mod reader;
 mod row;

@@ -1,10 +1,6 @@
 //! Opening a file: one owner, the right schema, the promised durability.
 
-use std::{
-    fs::{File, TryLockError},
-    io::{Read as _, Write as _},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -66,6 +62,25 @@ pub enum OpenError {
         /// What the owner wrote about itself.
         owner: String,
     },
+    /// The file has other names, which another server may know it by.
+    #[error(
+        "'{path}' has {names} names (hard links); only one server may own a file, and each name would have a log of \
+         its own: remove the other names, or give a copy"
+    )]
+    Linked {
+        /// The file.
+        path: String,
+        /// How many names it has.
+        names: u64,
+    },
+    /// The file cannot be written.
+    #[error(
+        "'{path}' may not be written by this user, or its disk is mounted read-only; a server must write its file"
+    )]
+    ReadOnly {
+        /// The file.
+        path: String,
+    },
     /// The file was written by a newer program.
     #[error(
         "the file has schema version {found}, this program knows up to {known}; use a newer dueline"
@@ -114,66 +129,13 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Keeps other processes away from the file; the operating system ends it with the process, however that ends.
-pub(crate) struct OwnerLock {
-    _file: File,
-}
-
-/// Takes the file for this process.
-pub(crate) fn lock(path: &Path) -> Result<OwnerLock, OpenError> {
-    let lock_path = with_suffix(path, ".lock");
-    let io = |source| OpenError::Io {
-        path: lock_path.display().to_string(),
-        source,
-    };
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(folder).map_err(io)?;
-    }
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&lock_path)
-        .map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            let _ = file.read_to_string(&mut owner);
-            let owner = if owner.trim().is_empty() {
-                "another process"
-            } else {
-                owner.trim()
-            };
-            return Err(OpenError::InUse {
-                path: path.display().to_string(),
-                owner: owner.to_owned(),
-            });
-        }
-        Err(TryLockError::Error(source)) => return Err(io(source)),
-    }
-    file.set_len(0).map_err(io)?;
-    let owner = format!("process {}\n", std::process::id());
-    file.write_all(owner.as_bytes()).map_err(io)?;
-    Ok(OwnerLock { _file: file })
-}
-
-pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 /// Opens the connection that writes, checks the file and brings it to the present schema.
 pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(&options.path, flags)?;
+    check_writable(&db, &options.path)?;
     // Ask before changing anything: a foreign file must stay as it is.
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -187,6 +149,15 @@ pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenErr
         limit_pages(&db, pages)?;
     }
     Ok(db)
+}
+
+/// SQLite opens a file that it may not write for reading alone and says so only at the first write.
+fn check_writable(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    if db.is_readonly("main")? {
+        let path = path.display().to_string();
+        return Err(OpenError::ReadOnly { path });
+    }
+    Ok(())
 }
 
 /// Looks for damage, in a file that is read in a moment. A large one would hold up every start for as long as it takes
@@ -248,4 +219,21 @@ fn settings(db: &Connection, durability: Durability) -> Result<(), OpenError> {
     )?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_can_only_read_is_not_taken_for_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.db");
+        let db = Connection::open(&path).unwrap();
+        assert!(check_writable(&db, &path).is_ok());
+        drop(db);
+        let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let error = check_writable(&db, &path).unwrap_err();
+        assert!(matches!(error, OpenError::ReadOnly { .. }), "{error}");
+    }
 }

@@ -14,7 +14,8 @@ use dueline_ports::{
 
 use crate::{
     jobs::{JobEntry, SharedJobs},
-    open::{self, Durability, OpenError, OwnerLock, SqliteOptions},
+    lock::{self, OwnerLock},
+    open::{self, Durability, OpenError, SqliteOptions},
     reader::{self, ReaderHandle},
     writer::{self, Broken, Request, WriterHandle},
 };
@@ -41,33 +42,46 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens a file, or makes it.
     pub fn open(options: SqliteOptions) -> Result<Self, OpenError> {
-        let lock = open::lock(&options.path)?;
+        let lock = lock::lock(&options.path)?;
+        let options = SqliteOptions {
+            path: lock.path.clone(),
+            ..options
+        };
         let db = open::open_writer(&options)?;
-        let jobs = Arc::new(SharedJobs::default());
-        let broken = Arc::new(Broken::default());
         let readers = (0..READERS)
             .map(|_| open::open_reader(&options))
             .collect::<Result<_, _>>()?;
-        let (writer, thread) = writer::start(db, jobs.clone(), broken.clone())?;
+        let scanner = vec![open::open_reader(&options)?];
         let io = |source| OpenError::Io {
             path: options.path.display().to_string(),
             source,
         };
-        let (reader, mut threads) = reader::start(readers).map_err(io)?;
-        let scanner = vec![open::open_reader(&options)?];
-        let (scanner, scanner_threads) = reader::start(scanner).map_err(io)?;
-        threads.extend(scanner_threads);
-        threads.push(thread);
-        Ok(Self {
-            writer: Some(writer),
-            reader: Some(reader),
-            scanner: Some(scanner),
-            jobs,
-            broken,
-            options,
-            threads: Mutex::new(threads),
+        let (jobs, broken) = <(Arc<SharedJobs>, Arc<Broken>)>::default();
+        // From here on threads have the connections, and the lock must outlive them also when the next step fails.
+        let mut store = Self {
+            writer: None,
+            reader: None,
+            scanner: None,
+            jobs: jobs.clone(),
+            broken: broken.clone(),
+            options: options.clone(),
+            threads: Mutex::default(),
             _lock: lock,
-        })
+        };
+        let threads = store
+            .threads
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (reader, started) = reader::start(readers).map_err(io)?;
+        store.reader = Some(reader);
+        threads.extend(started);
+        let (scanner, started) = reader::start(scanner).map_err(io)?;
+        store.scanner = Some(scanner);
+        threads.extend(started);
+        let (writer, thread) = writer::start(db, jobs, broken)?;
+        store.writer = Some(writer);
+        threads.push(thread);
+        Ok(store)
     }
 
     /// What an acknowledged write survives.
@@ -78,7 +92,7 @@ impl SqliteStore {
     /// Bytes of the file and its log.
     pub fn bytes_on_disk(&self) -> u64 {
         let path = &self.options.path;
-        [path.clone(), open::with_suffix(path, "-wal")]
+        [path.clone(), lock::with_suffix(path, "-wal")]
             .iter()
             .filter_map(|path| std::fs::metadata(path).ok())
             .map(|metadata| metadata.len())

@@ -116,6 +116,113 @@ async fn d_08_a_second_server_on_the_same_file_is_refused_and_the_owner_named() 
     SqliteStore::open(options).unwrap();
 }
 
+/// The error of an open that must not succeed.
+fn refused(path: &Path) -> OpenError {
+    match SqliteStore::open(SqliteOptions::at(path)) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn d_08_a_second_server_that_comes_through_a_symbolic_link_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // The link is there before the file is: it leads to the same file all the same.
+    std::os::unix::fs::symlink("a.db", at("b.db")).unwrap();
+    std::os::unix::fs::symlink(folder.path(), at("folder")).unwrap();
+    for (first, others) in [
+        ("a.db", ["b.db", "folder/a.db"]),
+        ("b.db", ["a.db", "folder/b.db"]),
+    ] {
+        let store = SqliteStore::open(SqliteOptions::at(at(first))).unwrap();
+        for other in others {
+            let error = refused(&at(other));
+            assert!(matches!(error, OpenError::InUse { .. }), "{other}: {error}");
+            let pid = format!("process {};", std::process::id());
+            assert!(error.to_string().contains(&pid), "{other}: {error}");
+        }
+        drop(store);
+    }
+    assert!(!at("b.db.lock").exists() && !at("b.db-wal").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn d_08_a_second_server_is_refused_though_the_lock_file_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let store = with_job(SqliteOptions::at(&path)).await;
+    for round in 0..3 {
+        std::fs::remove_file(folder.path().join("t.db.lock")).unwrap();
+        let error = refused(&path);
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        // Being asked did the owner no harm: nobody else may take the file from under it.
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        assert!(sqlite_holds(&path, &locks), "round {round}: {locks}");
+        let now = Timestamp::clamped(5);
+        assert!(store.create(now, vec![create(round, 10)]).await[0].is_ok());
+    }
+    drop(store);
+    SqliteStore::open(SqliteOptions::at(&path)).unwrap();
+}
+
+/// Whether this process has a POSIX lock on a file, which is how SQLite marks one as in use.
+#[cfg(target_os = "linux")]
+fn sqlite_holds(path: &Path, locks: &str) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
+    let pid = format!(" {} ", std::process::id());
+    locks
+        .lines()
+        .any(|lock| lock.contains("POSIX") && lock.contains(&inode) && lock.contains(&pid))
+}
+
+#[cfg(unix)]
+#[test]
+fn d_08_a_file_with_a_second_name_is_refused_under_each_of_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let store = SqliteStore::open(SqliteOptions::at(at("a.db"))).unwrap();
+    std::fs::hard_link(at("a.db"), at("c.db")).unwrap();
+    let error = refused(&at("c.db"));
+    assert!(
+        matches!(error, OpenError::Linked { names: 2, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("hard links"), "{error}");
+    assert!(!at("c.db.lock").exists() && !at("c.db-wal").exists());
+    drop(store);
+    for name in ["a.db", "c.db"] {
+        let error = refused(&at(name));
+        assert!(matches!(error, OpenError::Linked { .. }), "{name}: {error}");
+    }
+    std::fs::remove_file(at("c.db")).unwrap();
+    SqliteStore::open(SqliteOptions::at(at("a.db"))).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_this_user_may_not_write_is_refused_when_it_is_opened() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    drop(SqliteStore::open(SqliteOptions::at(&path)).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
+    // Permissions bind everybody but root, for whom the file is as good as any.
+    let binds = std::fs::File::options().write(true).open(&path).is_err();
+    match SqliteStore::open(SqliteOptions::at(&path)) {
+        Ok(_) => assert!(!binds, "opened"),
+        Err(error) => assert!(
+            binds && matches!(error, OpenError::ReadOnly { .. }),
+            "{error}"
+        ),
+    }
+}
+
 #[test]
 fn a_file_of_another_program_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     cli::Context,
     client::{Answer, Client},
+    commands::payload::unreadable,
     exit::{CliError, Exit},
     output,
 };
@@ -86,7 +87,8 @@ fn prices(file: Option<&std::path::Path>) -> Result<Prices, CliError> {
     let Some(file) = file else {
         return Ok(Prices::default());
     };
-    let text = std::fs::read_to_string(file)?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| unreadable(&file.display().to_string(), &error))?;
     toml::from_str(&text).map_err(|error| CliError::invalid(format!("{}: {error}", file.display())))
 }
 

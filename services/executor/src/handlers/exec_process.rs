@@ -126,7 +126,7 @@ fn spawn(
         command.current_dir(cwd);
     }
     let child = command.spawn().map_err(|error| {
-        let text = format!("failed to run '{}': {error}", config.command[0]);
+        let text = not_run(config, &error);
         match error.kind() {
             // The host is short of processes, memory or files; that passes.
             ErrorKind::WouldBlock | ErrorKind::OutOfMemory | ErrorKind::Other => {
@@ -142,6 +142,22 @@ fn spawn(
     })?;
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     Ok((child, id.and_then(Pid::from_raw)))
+}
+
+/// Why there is no child. The error of the system does not say whether it means the program or the folder.
+fn not_run(config: &ExecConfig, error: &std::io::Error) -> String {
+    let program = &config.command[0];
+    let Some(folder) = &config.cwd else {
+        return format!("failed to run '{program}': {error}");
+    };
+    match std::fs::metadata(folder) {
+        Err(why) => format!("failed to use the folder '{folder}' to run '{program}': {why}"),
+        Ok(metadata) if !metadata.is_dir() => {
+            let why = ErrorKind::NotADirectory;
+            format!("failed to use the folder '{folder}' to run '{program}': {why}")
+        }
+        Ok(_) => format!("failed to run '{program}' in '{folder}': {error}"),
+    }
 }
 
 /// Reads to the end whatever becomes of it, so that the child never waits for us.

@@ -139,6 +139,32 @@ async fn what_cannot_be_run_at_all_is_fatal() {
 }
 
 #[tokio::test]
+async fn a_folder_that_cannot_be_used_is_told_apart_from_a_program_that_cannot_be_run() {
+    for (program, cwd, wanted) in [
+        (
+            "true",
+            "/no/such/folder",
+            "failed to use the folder '/no/such/folder' to run 'true': No such file",
+        ),
+        (
+            "true",
+            "/etc/passwd",
+            "failed to use the folder '/etc/passwd' to run 'true': not a directory",
+        ),
+        (
+            "no-such-program",
+            "/",
+            "failed to run 'no-such-program' in '/': No such file",
+        ),
+    ] {
+        let config = format!(r#"{{"command": ["{program}"], "cwd": "{cwd}"}}"#);
+        let outcome = outcome_of(built_in("exec", &config, "")).await;
+        let (is_fatal, error) = error_of(&outcome);
+        assert!(is_fatal && error.starts_with(wanted), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_sees_its_task_and_nothing_of_our_environment() {
     let task = Assignment {
         attempt: 4,

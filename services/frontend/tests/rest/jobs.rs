@@ -64,13 +64,13 @@ async fn a_job_gets_the_servers_timeouts_where_it_names_none() {
         RestLimits::default(),
         default_policy,
     );
-    let body = r#"{"claim_timeout_ms": 7}"#;
+    let body = r#"{"claim_timeout_ms": 700}"#;
     let reply = call(&router, "PUT", "/v1/jobs/mail", &[], body)
         .await
         .expect(201);
     for (field, wanted) in [
         ("enqueue_timeout_ms", 41_000),
-        ("claim_timeout_ms", 7),
+        ("claim_timeout_ms", 700),
         ("heartbeat_timeout_ms", 43_000),
         ("heartbeat_increment_ms", 43_000),
     ] {
@@ -91,7 +91,7 @@ async fn f_015_a_wrong_definition_is_refused_with_the_field_and_changes_nothing(
         ),
         (r#"{"queue": ""}"#, "queue"),
         (r#"{"colour": 1}"#, "colour"),
-        (r#"{"heartbeat_timeout_ms": 0}"#, "heartbeat_timeout_ms"),
+        (r#"{"heartbeat_timeout_ms": 99}"#, "heartbeat_timeout_ms"),
         (r#"{"retries_max": -1}"#, "retries_max"),
     ] {
         let reply = kit.put("/v1/jobs/mail", body).await;

@@ -2,7 +2,7 @@
 
 use std::{fs, io, io::Read as _, path::Path, time::Duration};
 
-use dueline_api::v1::{JobView, RetriesMax};
+use dueline_api::v1::{JobView, QuotaSpec, RetriesMax};
 use dueline_domain::JobName;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
@@ -59,15 +59,15 @@ pub struct Apply {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
-    /// A run is lost when nothing was heard of its worker for this long
+    /// A run is lost when nothing was heard of its worker for this long; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     heartbeat_timeout: Option<Duration>,
 
-    /// After this a claimed task that was not begun is handed on again
+    /// After this a claimed task that was not begun is handed on again; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     claim_timeout: Option<Duration>,
 
-    /// After this an enqueued task is handed on again
+    /// After this an enqueued task is handed on again; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     enqueue_timeout: Option<Duration>,
 
@@ -76,11 +76,11 @@ pub struct Apply {
     retention: Option<Duration>,
 
     /// Most tasks handed on per second
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<f64>,
 
     /// How many may be handed on at once after a pause
-    #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true, requires = "rate")]
     burst: Option<u32>,
 }
 
@@ -90,7 +90,25 @@ fn parse_retries(text: &str) -> Result<RetriesMax, String> {
     }
     text.parse()
         .map(RetriesMax::Limited)
-        .map_err(|_| "give a number of 0 or more, or `unlimited`".into())
+        .map_err(|_| format!("give a number from 0 to {}, or `unlimited`", u32::MAX))
+}
+
+/// A rate as the server takes it. What is no finite number has no form in JSON, where it would read as "no limit".
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(rate) if rate > 0.0 && rate <= QuotaSpec::RATE_MAX => Ok(rate),
+        _ => Err(format!(
+            "give a number above 0 and at most {}; leave --rate out for no limit, pause the job to stop it",
+            QuotaSpec::RATE_MAX
+        )),
+    }
+}
+
+fn parse_burst(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(burst @ 1..) => Ok(burst),
+        _ => Err(format!("give a number from 1 to {}", u32::MAX)),
+    }
 }
 
 impl Apply {
@@ -229,10 +247,16 @@ fn read(target: &str) -> Result<Map<String, Value>, CliError> {
     let wrong = |error: &dyn std::fmt::Display| {
         CliError::invalid(format!("{target} is no definition of a job: {error}"))
     };
+    // Editors of some systems put a byte order mark before what they write.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let parsed: Value = if is_toml {
-        toml::from_str(&text).map_err(|error| wrong(&error))?
+        let parsed: toml::Value = toml::from_str(text).map_err(|error| wrong(&error))?;
+        if let Some(field) = not_finite(&parsed) {
+            return Err(wrong(&format!("{field} must be a finite number")));
+        }
+        serde_json::to_value(parsed).map_err(|error| wrong(&error))?
     } else {
-        serde_json::from_str(&text).map_err(|error| wrong(&error))?
+        serde_json::from_str(text).map_err(|error| wrong(&error))?
     };
     let Value::Object(mut spec) = parsed else {
         return Err(wrong(&"expected an object"));
@@ -241,6 +265,30 @@ fn read(target: &str) -> Result<Map<String, Value>, CliError> {
         spec.retain(|field, _| !TOLD_ONLY.contains(&field.as_str()));
     }
     Ok(spec)
+}
+
+/// The first field that holds `nan` or `inf`. JSON has neither and would say nothing in its place, which means the
+/// default.
+fn not_finite(value: &toml::Value) -> Option<String> {
+    let within = |name: String, value: &toml::Value| {
+        let field = not_finite(value)?;
+        Some(if field.is_empty() {
+            name
+        } else {
+            format!("{name}.{field}")
+        })
+    };
+    match value {
+        toml::Value::Float(number) => (!number.is_finite()).then(String::new),
+        toml::Value::Table(table) => table
+            .iter()
+            .find_map(|(name, value)| within(name.clone(), value)),
+        toml::Value::Array(values) => values
+            .iter()
+            .enumerate()
+            .find_map(|(index, value)| within(index.to_string(), value)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -345,6 +393,69 @@ mod tests {
                 .contains("names no job")
         );
         assert!(spec(&["./no-such-file"]).is_err());
+    }
+
+    #[test]
+    fn a_number_that_makes_no_quota_is_refused_with_what_would() {
+        let wrong = |words: &[&str]| {
+            let words = ["apply", "mail", "--handler", "noop"]
+                .iter()
+                .chain(words)
+                .copied();
+            Line::try_parse_from(words).err().unwrap().to_string()
+        };
+        for rate in ["nan", "inf", "-inf", "-1", "0", "1e7", "many"] {
+            let error = wrong(&["--rate", rate]);
+            assert!(
+                error.contains("above 0 and at most 1000000"),
+                "{rate}: {error}"
+            );
+        }
+        for burst in ["-1", "0", "nan", "4294967296"] {
+            let error = wrong(&["--rate", "1", "--burst", burst]);
+            assert!(error.contains("from 1 to 4294967295"), "{burst}: {error}");
+        }
+        for retries in ["-1", "99999999999", "few"] {
+            let error = wrong(&["--retries", retries]);
+            assert!(
+                error.contains("from 0 to 4294967295, or `unlimited`"),
+                "{retries}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_with_a_number_that_is_not_finite_is_refused_with_the_field() {
+        let home = tempfile::tempdir().unwrap();
+        let wrong = |file: &str, text: &str| {
+            let path = home.path().join(file);
+            fs::write(&path, text).unwrap();
+            spec(&[path.to_str().unwrap()]).unwrap_err().to_string()
+        };
+        for number in ["nan", "inf", "-inf"] {
+            let text = format!("name = \"a\"\n[quota]\nrate_per_s = {number}\n");
+            let error = wrong("j.toml", &text);
+            assert!(
+                error.contains("quota.rate_per_s must be a finite number"),
+                "{error}"
+            );
+            let text = format!(r#"{{"name": "a", "quota": {{"rate_per_s": {number}}}}}"#);
+            wrong("j.json", &text);
+        }
+        wrong("j.json", r#"{"name": "a", "quota": {"rate_per_s": 1e999}}"#);
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_definition_does_no_harm() {
+        let home = tempfile::tempdir().unwrap();
+        for (file, text) in [
+            ("j.json", "\u{feff}{\"name\": \"a\"}"),
+            ("j.toml", "\u{feff}name = \"a\"\n"),
+        ] {
+            let path = home.path().join(file);
+            fs::write(&path, text).unwrap();
+            assert_eq!(spec(&[path.to_str().unwrap()]).unwrap().0.as_str(), "a");
+        }
     }
 
     #[test]

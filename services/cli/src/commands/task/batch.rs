@@ -24,6 +24,7 @@ use crate::{
 const CHUNK_LEN: usize = 1_000;
 /// Bytes in one request; servers refuse bodies that are much larger.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Refused lines that are kept to be told; all are counted.
 const REFUSED_KEPT_MAX: usize = 1_000;
 /// Refused lines that are told to people.
@@ -68,9 +69,16 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
         ..Outcome::default()
     };
     let (mut chunk, mut number, mut sent_any) = (Chunk::default(), 0, false);
-    while let Some((line, read)) = line(&mut input, file)? {
+    while let Some((line, read)) =
+        line(&mut input, file).map_err(|error| interrupted(error, &outcome))?
+    {
         number += 1;
         bar.inc(read);
+        // Editors of some systems put a byte order mark before what they write.
+        let line = match line.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) if number == 1 => rest.trim_ascii(),
+            _ => &line,
+        };
         if line.is_empty() {
             continue;
         }
@@ -81,7 +89,7 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
             sent_any = true;
             bar.set_message(progress(&outcome));
         }
-        chunk.body.extend_from_slice(&line);
+        chunk.body.extend_from_slice(line);
         chunk.body.push(b'\n');
         chunk.lines.push(number);
     }
@@ -137,6 +145,7 @@ async fn send(
 
 /// Says how far it went, because the tasks of earlier requests are stored.
 fn interrupted(error: CliError, so_far: &Outcome) -> CliError {
+    let error = error.with_members(so_far);
     let stored = so_far.submitted + so_far.existed;
     if stored == 0 {
         return error;

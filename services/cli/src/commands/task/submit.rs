@@ -102,19 +102,20 @@ struct One {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     timeout: Option<Duration>,
 
-    /// A run is lost when nothing was heard of its worker for this long, instead of the job's
+    /// A run is lost when nothing was heard of its worker for this long (at least 100ms), instead of the job's
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     heartbeat_timeout: Option<Duration>,
 }
 
 fn parse_retries(text: &str) -> Result<u32, String> {
     if text == "unlimited" {
-        return Err(
-            "only a job can have `unlimited` retries; give the task a number of 0 or more".into(),
-        );
+        return Err(format!(
+            "only a job can have `unlimited` retries; give the task a number from 0 to {}",
+            u32::MAX
+        ));
     }
     text.parse()
-        .map_err(|_| "give a number of 0 or more".to_owned())
+        .map_err(|_| format!("give a number from 0 to {}", u32::MAX))
 }
 
 impl Submit {
@@ -277,7 +278,7 @@ mod tests {
         for (words, wanted) in [
             (["--in", "-5s"], "'-5s' is no duration"),
             (["--timeout", "-1"], "'-1' is no duration"),
-            (["--retries", "-1"], "give a number of 0 or more"),
+            (["--retries", "-1"], "give a number from 0 to 4294967295"),
             (["--retries", "unlimited"], "only a job can have"),
             (
                 ["--at", "10000-01-01T00:00:00Z"],
