@@ -41,6 +41,8 @@ const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
 /// How long the worst lateness is told: a look that finds nothing late is soon over, and whoever reads the metric comes
 /// by every some seconds.
 const LATE_FOR: Duration = Duration::from_secs(30);
+/// Enqueue timeouts after which even a long queue counts as having lost a message that it has not come to.
+const OVERLOOKED_AFTER: u32 = 4;
 /// Tasks read side by side before their messages are sent again.
 const READS_AT_ONCE: usize = 8;
 /// Queues made side by side: at the start of a fleet there may be a thousand, and due tasks wait for them.
@@ -275,8 +277,18 @@ impl Scan {
             let limit = limits.get(job).copied().unwrap_or(usize::MAX);
             seen.get(job).copied().unwrap_or(0) >= limit.min(self.config.batch_max)
         };
-        let crowded: BTreeSet<JobName> = seen.keys().filter(|job| crowded(job)).cloned().collect();
-        self.choose_renewals(renewals, &crowded, &mut chosen).await;
+        // However long the queue is: it has had the time of several timeouts to come to the message.
+        let is_overlooked = |task: &DueTask| {
+            by_name.get(&task.job).is_some_and(|job| {
+                now.since(task.trigger_at) >= job.policy.enqueue_timeout * OVERLOOKED_AFTER
+            })
+        };
+        let renewals = renewals.into_iter().map(|task| {
+            let anyway = crowded(&task.job) || is_overlooked(&task);
+            (task, anyway)
+        });
+        let renewals = renewals.collect();
+        self.choose_renewals(renewals, &mut chosen).await;
         chosen
     }
 
@@ -286,22 +298,16 @@ impl Scan {
     /// the task would not be enqueued, and whichever copy is claimed first wins. A queue that still has the message
     /// recognises the copy, so a slow queue is not flooded; with a new token it could not. A queue that cannot
     /// recognise copies gets at most one per enqueue timeout, and none while it is long: a long queue is no lossy
-    /// one. Only where a whole page of such tasks hides others behind it are they renewed all the same, some hundred
-    /// at each poll: each look over such a backlog has its price.
-    async fn choose_renewals(
-        &mut self,
-        renewals: Vec<DueTask>,
-        crowded: &BTreeSet<JobName>,
-        chosen: &mut Chosen,
-    ) {
+    /// one. It is sent `anyway` where a whole page of such tasks hides others behind it, and where a long queue has not
+    /// come to it for several timeouts, some hundred at each poll: each look over such a backlog has its price.
+    async fn choose_renewals(&mut self, renewals: Vec<(DueTask, bool)>, chosen: &mut Chosen) {
         let begun_at = Instant::now();
         self.lengths.forget(begun_at);
         let mut wanted = Vec::new();
         let mut renewals = renewals.into_iter();
-        while let Some(task) = renewals.next() {
+        while let Some((task, anyway)) = renewals.next() {
             // Queues that are known to be long cost nothing, however many there are.
-            let is_crowded = crowded.contains(&task.job);
-            if !is_crowded && self.lengths.get(&task.job) == Some(Length::Long) {
+            if !anyway && self.lengths.get(&task.job) == Some(Length::Long) {
                 continue;
             }
             let is_full = wanted.len() >= RENEWALS_PER_LOOK
@@ -309,12 +315,13 @@ impl Scan {
                 || !self.watchdog.may_renew(Instant::now());
             if is_full {
                 // What an empty queue lacks was lost, and is brought back without a pause.
-                let mut left = std::iter::once(task).chain(renewals);
+                let left = renewals.map(|(task, _)| task);
+                let mut left = std::iter::once(task).chain(left);
                 let is_lost = |job: &JobName| self.lengths.get(job) == Some(Length::Empty);
                 chosen.renewals_left = left.any(|task| is_lost(&task.job));
                 break;
             }
-            if self.length(&task.job).await != Length::Long || is_crowded {
+            if self.length(&task.job).await != Length::Long || anyway {
                 wanted.push(task);
             }
         }

@@ -82,6 +82,26 @@ async fn d_26_a_long_queue_is_not_taken_for_a_lossy_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn d_26_a_message_that_is_lost_behind_a_queue_that_stays_long_comes_back() {
+    let kit = Kit::new().await;
+    let lost = kit.enqueue_without_messages("a", 1).await.remove(0);
+    kit.start_with(Config {
+        batch_max: 2_000,
+        ..Config::default()
+    });
+    kit.submit_many("a", secs(1), 1_500).await;
+    kit.until(secs(240)).await;
+    assert_eq!(kit.get(&lost).await.changed_at, lost.changed_at);
+    assert!(kit.visible("a").await >= 1_500);
+    // The default enqueue timeout is a minute.
+    kit.until(secs(310)).await;
+    let again = kit.get(&lost).await;
+    assert_ne!(again.changed_at, lost.changed_at);
+    assert_eq!(again.state.token(), lost.state.token());
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_backlog_whose_timeouts_have_passed_is_read_at_polls_only() {
     let kit = Kit::new().await;
     kit.submit_many("a", ms(0), 5_000).await;
