@@ -17,9 +17,9 @@ pub(crate) fn count_claims(answers: &[Result<Assignment, ApiError>]) {
             Err(_) => stale += 1,
         }
     }
-    for (outcome, count) in [("ok", ok), ("stale", stale), ("error", error)] {
+    for (result, count) in [("ok", ok), ("stale", stale), ("error", error)] {
         if count > 0 {
-            counter!("dueline_claims_total", "outcome" => outcome).increment(count);
+            counter!("dueline_claims_total", "result" => result).increment(count);
         }
     }
 }
@@ -46,11 +46,11 @@ impl Reports {
     pub(crate) fn count(self) {
         for (kind, count) in StateKind::ALL.into_iter().zip(self.ended) {
             if count > 0 {
-                let outcome = match kind {
+                let end = match kind {
                     StateKind::Enqueued => "abandoned",
                     kind => kind.name(),
                 };
-                counter!("dueline_runs_finished_total", "outcome" => outcome).increment(count);
+                counter!("dueline_runs_finished_total", "end" => end).increment(count);
             }
         }
         if self.refused > 0 {
