@@ -278,30 +278,62 @@ struct HistoryRecord {
     dropped: u32,
 }
 
+/// Names are short, because in DynamoDB every byte of a task is paid for with each of its writes.
 #[derive(Serialize, Deserialize)]
 struct RunRow {
+    #[serde(rename = "n", alias = "attempt")]
     attempt: u32,
+    #[serde(rename = "w", alias = "worker")]
     worker: String,
+    #[serde(rename = "s", alias = "started_at")]
     started_at: i64,
+    #[serde(rename = "f", alias = "finished_at")]
     finished_at: i64,
+    #[serde(rename = "e", alias = "end")]
     end: String,
+    #[serde(rename = "i", alias = "info")]
     info: Arc<str>,
 }
 
-/// A history as text.
-pub fn history_to_json(history: &History) -> String {
-    let runs = history
-        .runs
-        .iter()
-        .map(|run| RunRow {
+impl RunRow {
+    fn of(run: &RunRecord) -> Self {
+        Self {
             attempt: run.attempt,
             worker: run.worker.as_str().to_owned(),
             started_at: run.started_at.millis(),
             finished_at: run.finished_at.millis(),
             end: run.end.name().to_owned(),
             info: run.info.clone(),
+        }
+    }
+
+    fn run(self) -> Result<RunRecord, RecordError> {
+        let end = RunEnd::ALL.into_iter().find(|end| end.name() == self.end);
+        Ok(RunRecord {
+            attempt: self.attempt,
+            worker: WorkerId::parse(&self.worker).map_err(bad)?,
+            started_at: Timestamp::clamped(self.started_at),
+            finished_at: Timestamp::clamped(self.finished_at),
+            end: end.ok_or_else(|| bad("unknown end of a run"))?,
+            info: self.info,
         })
-        .collect();
+    }
+}
+
+/// A past run as text.
+pub fn run_to_json(run: &RunRecord) -> String {
+    serde_json::to_string(&RunRow::of(run)).unwrap_or_default()
+}
+
+/// A past run from its text.
+pub fn run_from_json(json: &str) -> Result<RunRecord, RecordError> {
+    let row: RunRow = serde_json::from_str(json).map_err(bad)?;
+    row.run()
+}
+
+/// A history as text.
+pub fn history_to_json(history: &History) -> String {
+    let runs = history.runs.iter().map(RunRow::of).collect();
     let dropped = history.dropped;
     serde_json::to_string(&HistoryRecord { runs, dropped }).unwrap_or_default()
 }
@@ -309,23 +341,9 @@ pub fn history_to_json(history: &History) -> String {
 /// A history from its text.
 pub fn history_from_json(json: &str) -> Result<History, RecordError> {
     let record: HistoryRecord = serde_json::from_str(json).map_err(bad)?;
-    let run = |row: RunRow| {
-        let end = RunEnd::ALL.into_iter().find(|end| end.name() == row.end);
-        Ok(RunRecord {
-            attempt: row.attempt,
-            worker: WorkerId::parse(&row.worker).map_err(bad)?,
-            started_at: Timestamp::clamped(row.started_at),
-            finished_at: Timestamp::clamped(row.finished_at),
-            end: end.ok_or_else(|| bad("unknown end of a run"))?,
-            info: row.info,
-        })
-    };
+    let runs: Result<_, RecordError> = record.runs.into_iter().map(RunRow::run).collect();
     Ok(History {
-        runs: record
-            .runs
-            .into_iter()
-            .map(run)
-            .collect::<Result<_, RecordError>>()?,
+        runs: runs?,
         dropped: record.dropped,
     })
 }
@@ -373,4 +391,21 @@ pub fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordErro
         started_at: Timestamp::clamped(row.started_at),
         seen_at: Timestamp::clamped(row.seen_at),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_past_run_is_short_and_one_with_long_names_is_read_too() {
+        let long = r#"{"runs":[{"attempt":1,"worker":"w@1","started_at":5,"finished_at":9,"end":"lost","info":"x"}]}"#;
+        let history = history_from_json(long).unwrap();
+        assert_eq!(history.runs[0].end, RunEnd::Lost);
+        let short = history_to_json(&history);
+        assert!(short.len() < long.len(), "{short}");
+        assert_eq!(history_from_json(&short).unwrap(), history);
+        let run = &history.runs[0];
+        assert_eq!(run_from_json(&run_to_json(run)).unwrap(), *run);
+    }
 }

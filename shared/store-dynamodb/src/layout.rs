@@ -10,7 +10,7 @@ use dueline_domain::{Task, Timestamp, Token, WorkerId};
 use crate::{
     attr::{self, Item, id_bytes, num, size_of, text, write_units},
     row::{self, Letter, PartRef, Row, name},
-    runs, schema,
+    schema,
 };
 
 /// Room kept for what a task gets later in its life: owner, lease, token, start, count of tries, a mark of an error.
@@ -282,7 +282,7 @@ impl Layout<'_> {
         let mut values = Vec::with_capacity(places.len());
         for (run, place) in history.runs.iter().zip(places) {
             values.push(place.unwrap_or_else(|| {
-                let value = self.words(Letter::Run, 0, runs::run_to_json(run));
+                let value = self.words(Letter::Run, 0, dueline_records::run_to_json(run));
                 self.bytes += size_of("", &value);
                 value
             }));

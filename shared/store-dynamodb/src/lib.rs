@@ -17,7 +17,6 @@ mod open;
 mod parts;
 mod prune;
 mod row;
-mod runs;
 pub mod schema;
 pub mod setup;
 mod stats;

@@ -11,7 +11,7 @@ use dueline_domain::{
 
 use crate::{
     attr::{self, Bad, Item, get_bytes, get_flag, get_num, get_text, need},
-    runs, schema,
+    schema,
 };
 
 /// Names of a task's own attributes; one letter each, because names are stored and paid for with every item.
@@ -316,7 +316,7 @@ pub(crate) fn read(
         let mut runs: Vec<RunRecord> = Vec::new();
         for run in list {
             if let Some(json) = words(run, Letter::Run)? {
-                runs.push(runs::run_from_json(&json)?);
+                runs.push(dueline_records::run_from_json(&json).map_err(Bad::new)?);
             }
         }
         let dropped = small(&item, name::DROPPED)?.unwrap_or(0);
@@ -381,7 +381,7 @@ pub(crate) fn parts_of(row: &Row) -> Parts {
     if let Some(AttributeValue::L(list)) = row.item.get(name::HISTORY) {
         for (value, run) in list.iter().zip(runs) {
             if let Some(part) = text_ref(Letter::Run, value) {
-                parts.insert(part, runs::run_to_json(run).into());
+                parts.insert(part, dueline_records::run_to_json(run).into());
             }
         }
     }
