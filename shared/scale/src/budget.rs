@@ -119,8 +119,8 @@ pub fn hint_moves(run_s: f64, timeout_s: f64, hint_s: f64) -> u32 {
     1 + (writes - first) / next(SOONEST_S.min(timeout_s)).max(1)
 }
 
-/// Each hand-on and each claim read the task, strongly consistent; a payload of its own is read with the claim, which may
-/// be eventually consistent because it never changes.
+/// Each hand-on and each claim read the task, eventually consistent: what is decided from it is written only if it was
+/// current. A payload of its own is read with the claim, in the same way.
 fn reads(load: &Load, attempts: f64) -> f64 {
     let parts = if part_units(load.payload_bytes) == 0 {
         0.0
@@ -128,7 +128,7 @@ fn reads(load: &Load, attempts: f64) -> f64 {
         0.5 * (f64::from(load.payload_bytes) / READ_BYTES).ceil()
     };
     let hand_ons = load.scheduled + load.retries;
-    hand_ons + attempts * (1.0 + parts)
+    0.5 * hand_ons + attempts * (0.5 + parts)
 }
 
 /// Send, receive and delete, in batches as full as the rate of a queue makes them.

@@ -110,7 +110,7 @@ impl Walk<'_> {
     }
 
     fn hand_on(&mut self) {
-        self.table.read(&self.key, 1.0);
+        self.table.read(&self.key, 0.5);
         // The write that marks the task as handed on never moves its entry.
         self.put();
     }
@@ -119,7 +119,7 @@ impl Walk<'_> {
         let timeout_s = self.load.heartbeat_timeout_s;
         // A claim comes a moment after the hand-on.
         self.now_s += 0.02;
-        self.table.read(&self.key, 1.0);
+        self.table.read(&self.key, 0.5);
         if let Some(part) = self.part() {
             self.table.read(&part, 0.5);
         }
