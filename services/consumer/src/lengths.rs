@@ -22,6 +22,8 @@ pub(crate) enum Length {
     Short,
     /// It just has not come to them.
     Long,
+    /// It is gone and cannot be made.
+    Missing,
 }
 
 impl Length {
@@ -51,10 +53,9 @@ impl Lengths {
 
     /// Takes note of an answer.
     pub(crate) fn note(&mut self, job: JobName, length: Length, now: Instant) {
-        let good_for = if length == Length::Long {
-            LONG_FOR
-        } else {
-            SHORT_FOR
+        let good_for = match length {
+            Length::Long | Length::Missing => LONG_FOR,
+            Length::Empty | Length::Short => SHORT_FOR,
         };
         self.0.insert(job, (length, now + good_for));
     }

@@ -3,6 +3,7 @@
 mod backlog;
 mod config;
 mod holds;
+mod lateness;
 mod lengths;
 mod members;
 mod quota;

@@ -8,20 +8,22 @@ use std::{
 
 use dueline_domain::{Event, Job, JobName, Reason, Rejected, StateKind, Timestamp, Token, Trigger};
 use dueline_ports::{
-    Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, apply_and_hand_on,
+    Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, TaskQueue,
+    apply_and_hand_on,
 };
 use dueline_runtime::Shutdown;
 use futures_util::{StreamExt as _, future::join_all, stream};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Config, Deps,
     holds::{Holds, backoff},
+    lateness::Lateness,
     lengths::{Length, Lengths},
     members::CurrentShare,
     quota::Quotas,
     wait::{Moment, Plan},
-    watchdog::{RENEWALS_PER_LOOK, Watchdog},
+    watchdog::Watchdog,
 };
 
 /// Tasks moved in one look: more jobs than this are served turn by turn, and whatever else is due is seen soon.
@@ -38,9 +40,10 @@ const CHUNK_LEN: (usize, usize) = (100, 500);
 const LOOK_SPACING: Duration = Duration::from_millis(2);
 /// The same for what is announced after a look that moved nothing.
 const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
-/// How long the worst lateness is told: a look that finds nothing late is soon over, and whoever reads the metric comes
-/// by every some seconds.
-const LATE_FOR: Duration = Duration::from_secs(30);
+/// Longest time of a look to ask queues how long they are; those that have not answered are asked again.
+const LENGTHS_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two tries to make a queue that could not be made.
+const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Enqueue timeouts after which even a long queue counts as having lost a message that it has not come to.
 const OVERLOOKED_AFTER: u32 = 4;
 /// Tasks read side by side before their messages are sent again.
@@ -58,10 +61,11 @@ pub(crate) struct Scan {
     watchdog: Watchdog,
     holds: Holds,
     lengths: Lengths,
-    /// The worst lateness of late, and when it was seen.
-    late: (Duration, Instant),
+    lateness: Lateness,
     /// Jobs whose queue is known to exist.
     ensured: BTreeSet<JobName>,
+    /// Jobs whose queue could not be made, and when to try again.
+    unmade: BTreeMap<JobName, Instant>,
     /// What this consumer reads.
     share: CurrentShare,
 }
@@ -102,7 +106,8 @@ impl Scan {
             watchdog,
             holds: Holds::default(),
             lengths: Lengths::default(),
-            late: (Duration::ZERO, Instant::now()),
+            lateness: Lateness::default(),
+            unmade: BTreeMap::new(),
             ensured: BTreeSet::new(),
             share,
         }
@@ -198,23 +203,28 @@ impl Scan {
             self.ensured
                 .retain(|name| jobs.iter().any(|job| job.name == *name));
         }
-        let (queue, ensured) = (&*self.deps.queue, &self.ensured);
+        let (queue, ensured, now) = (&*self.deps.queue, &self.ensured, Instant::now());
+        self.unmade.retain(|_, again_at| now < *again_at);
+        let unmade = &self.unmade;
+        let is_missing = |name: &JobName| !ensured.contains(name) && !unmade.contains_key(name);
         let missing = jobs.iter().map(|job| job.name.clone());
-        let missing: Vec<_> = missing.filter(|name| !ensured.contains(name)).collect();
+        let missing: Vec<_> = missing.filter(is_missing).collect();
         let mut making = stream::iter(missing)
             .map(|name| Box::pin(async move { (queue.ensure(&name).await, name) }))
             .buffer_unordered(QUEUES_AT_ONCE);
-        let mut made = Vec::new();
+        let (mut made, mut failed) = (Vec::new(), Vec::new());
         while let Some((result, name)) = making.next().await {
             match result {
                 Ok(()) => made.push(name),
                 Err(error) => {
                     tracing::warn!(job.name = %name, %error, "failed to make a queue");
+                    failed.push((name, now + MAKE_AGAIN_AFTER));
                 }
             }
         }
         drop(making);
         self.ensured.extend(made);
+        self.unmade.extend(failed);
     }
 
     /// Chooses among due tasks, job by job in turn, so that none of them fills the look.
@@ -255,7 +265,7 @@ impl Scan {
         };
         let mut renewals = Vec::new();
         for (_, task) in turns {
-            if chosen.moves.len() + renewals.len() >= LOOK_MAX {
+            if chosen.moves.len() >= LOOK_MAX {
                 chosen.left_over = true;
                 break;
             }
@@ -303,28 +313,19 @@ impl Scan {
     async fn choose_renewals(&mut self, renewals: Vec<(DueTask, bool)>, chosen: &mut Chosen) {
         let begun_at = Instant::now();
         self.lengths.forget(begun_at);
-        let mut wanted = Vec::new();
-        let mut renewals = renewals.into_iter();
-        while let Some((task, anyway)) = renewals.next() {
-            // Queues that are known to be long cost nothing, however many there are.
-            if !anyway && self.lengths.get(&task.job) == Some(Length::Long) {
-                continue;
-            }
-            let is_full = wanted.len() >= RENEWALS_PER_LOOK
-                || begun_at.elapsed() >= RENEWALS_TIME_MAX
-                || !self.watchdog.may_renew(Instant::now());
-            if is_full {
-                // What an empty queue lacks was lost, and is brought back without a pause.
-                let left = renewals.map(|(task, _)| task);
-                let mut left = std::iter::once(task).chain(left);
-                let is_lost = |job: &JobName| self.lengths.get(job) == Some(Length::Empty);
-                chosen.renewals_left = left.any(|task| is_lost(&task.job));
-                break;
-            }
-            if self.length(&task.job).await != Length::Long || anyway {
-                wanted.push(task);
-            }
-        }
+        let jobs: BTreeSet<_> = renewals.iter().map(|(task, _)| task.job.clone()).collect();
+        self.ask_lengths(jobs).await;
+        let mut wanted = renewals;
+        wanted.retain(|(task, anyway)| match self.lengths.get(&task.job) {
+            Some(Length::Empty | Length::Short) => true,
+            Some(Length::Long) | None => *anyway,
+            Some(Length::Missing) => false,
+        });
+        let mut wanted: Vec<_> = wanted.into_iter().map(|(task, _)| task).collect();
+        let taken = self.watchdog.renewals(wanted.len(), begun_at);
+        let left = wanted.split_off(taken);
+        // What an empty queue lacks was lost, and is brought back without a pause.
+        chosen.renewals_left = self.is_any_lost(&left);
         self.read_renewals(wanted, chosen).await;
     }
 
@@ -358,27 +359,33 @@ impl Scan {
                 }
             }
         }
+        chosen.renewals_left |= self.is_any_lost(&wanted);
     }
 
-    /// How long a job's queue is, as far as that can be told.
-    async fn length(&mut self, job: &JobName) -> Length {
-        if let Some(length) = self.lengths.get(job) {
-            return length;
+    /// Whether the messages of some of these tasks are certainly lost.
+    fn is_any_lost(&self, tasks: &[DueTask]) -> bool {
+        let is_lost = |job: &JobName| self.lengths.get(job) == Some(Length::Empty);
+        tasks.iter().any(|task| is_lost(&task.job))
+    }
+
+    /// Asks the queues that have not said lately how long they are.
+    async fn ask_lengths(&mut self, mut jobs: BTreeSet<JobName>) {
+        jobs.retain(|job| self.lengths.get(job).is_none());
+        let (queue, until) = (&*self.deps.queue, Instant::now() + LENGTHS_TIME_MAX);
+        let mut asking = stream::iter(jobs)
+            .map(|job| Box::pin(async move { (length(queue, &job).await, job) }))
+            .buffer_unordered(QUEUES_AT_ONCE);
+        let mut said = Vec::new();
+        while let Ok(Some(answer)) = timeout_at(until, asking.next()).await {
+            said.push(answer);
         }
-        let length = match self.deps.queue.depth(job).await {
-            Ok(depth) => Length::of(depth.visible),
-            Err(QueueError::NotFound(_)) => {
-                // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
-                if self.deps.queue.ensure(job).await.is_err() {
-                    self.ensured.remove(job);
-                    return Length::Long;
-                }
-                Length::Empty
+        drop(asking);
+        for (length, job) in said {
+            if length == Length::Missing {
+                self.ensured.remove(&job);
             }
-            Err(_) => Length::Short,
-        };
-        self.lengths.note(job.clone(), length, Instant::now());
-        length
+            self.lengths.note(job, length, Instant::now());
+        }
     }
 
     /// Marks and sends, batch by batch.
@@ -439,12 +446,19 @@ impl Scan {
             metrics::counter!("dueline_watchdog_total", "state" => state.name())
                 .increment(*count as u64);
         }
-        let now = Instant::now();
-        let (worst, seen_at) = self.late;
-        if done.late >= worst || now.saturating_duration_since(seen_at) >= LATE_FOR {
-            self.late = (done.late, now);
-        }
-        metrics::gauge!("dueline_scan_lag_seconds").set(self.late.0.as_secs_f64());
+        let late = self.lateness.note(done.late, Instant::now());
+        metrics::gauge!("dueline_scan_lag_seconds").set(late.as_secs_f64());
+    }
+}
+
+/// How long a queue is, as far as that can be told.
+async fn length(queue: &dyn TaskQueue, job: &JobName) -> Length {
+    match queue.depth(job).await {
+        Ok(depth) => Length::of(depth.visible),
+        // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
+        Err(QueueError::NotFound(_)) if queue.ensure(job).await.is_err() => Length::Missing,
+        Err(QueueError::NotFound(_)) => Length::Empty,
+        Err(_) => Length::Short,
     }
 }
 

@@ -7,8 +7,6 @@ use tokio::time::Instant;
 
 use crate::{Config, quota::Bucket};
 
-/// Messages sent again in one look; each costs a read.
-pub(crate) const RENEWALS_PER_LOOK: usize = 500;
 /// After this many missed polls the watchdog counts as having been blind.
 const BLIND_AFTER_POLLS: u32 = 3;
 
@@ -67,9 +65,11 @@ impl Watchdog {
         now.saturating_duration_since(self.sighted_since) >= grace && self.take_backs.try_take(now)
     }
 
-    /// Whether the message of one more task may be sent again now.
-    pub(crate) fn may_renew(&mut self, now: Instant) -> bool {
-        self.renewals.try_take(now)
+    /// How many of `wanted` messages may be sent again now.
+    pub(crate) fn renewals(&mut self, wanted: usize, now: Instant) -> usize {
+        (0..wanted)
+            .take_while(|_| self.renewals.try_take(now))
+            .count()
     }
 }
 

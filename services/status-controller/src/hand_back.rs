@@ -13,7 +13,7 @@ impl StatusController {
     /// come back: everybody else is governed by leases.
     pub(crate) async fn hand_back(&self, worker: &WorkerId) -> Result<usize, StoreError> {
         let deps = &self.deps;
-        let owned = deps.store.owned(Some(worker)).await?;
+        let owned = deps.store.owned(deps.clock.now(), Some(worker)).await?;
         let (mut moved, mut failed) = (0, None);
         for batch in owned.chunks(BATCH_MAX) {
             // Whatever is remembered of these runs is void from here on.

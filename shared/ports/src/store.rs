@@ -83,8 +83,13 @@ pub trait TaskStore: Send + Sync + 'static {
     /// A bounded queue is refilled from this.
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError>;
 
-    /// Tasks that a worker owns, all or those of one worker.
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError>;
+    /// Tasks that a worker owns, all or those of one worker. Where nothing lists them by owner they are looked for around
+    /// `now`, and behind a long queue some may be missed: their leases end by themselves.
+    async fn owned(
+        &self,
+        now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError>;
 
     /// Tasks of a job, newest first, payloads included, page by page.
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError>;

@@ -2,10 +2,12 @@
 
 use std::{
     collections::VecDeque,
+    panic::{AssertUnwindSafe, resume_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use tokio::{sync::mpsc, time::Instant};
 
 use crate::{crew::Crew, pack::fit};
@@ -134,10 +136,15 @@ impl<B: Batch> Lane<B> {
             drop(state);
             let under_way = UnderWay(self.clone());
             self.crew.spawn(async move {
-                under_way.0.run(entries).await;
+                let run = AssertUnwindSafe(under_way.0.run(entries));
+                let ended = run.catch_unwind().await;
                 let lane = under_way.0.clone();
                 drop(under_way);
+                // Nobody else looks after those that wait, also behind a request that broke off.
                 lane.begin();
+                if let Err(panic) = ended {
+                    resume_unwind(panic);
+                }
             });
         }
     }
@@ -163,10 +170,6 @@ struct UnderWay<B: Batch>(Arc<Lane<B>>);
 impl<B: Batch> Drop for UnderWay<B> {
     fn drop(&mut self) {
         self.0.lock().under_way -= 1;
-        // Nobody else looks after those that wait behind a request that broke off.
-        if std::thread::panicking() {
-            self.0.begin();
-        }
     }
 }
 

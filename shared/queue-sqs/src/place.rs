@@ -217,8 +217,9 @@ impl Place {
         }
     }
 
-    /// Makes the queue if there is none. One of another deployment is [`QueueError::Invalid`]. A name that was deleted within the last minute cannot be used yet: then the
-    /// queue is made in the background, and this is [`QueueError::Throttled`] until it is there.
+    /// Makes the queue if there is none. One of another deployment is [`QueueError::Invalid`]. A name that was deleted
+    /// within the last minute cannot be used yet: then the queue is made in the background, and this is
+    /// [`QueueError::Throttled`] until it is there.
     pub(crate) async fn ensure(self: &Arc<Self>, crew: &Crew) -> Result<(), QueueError> {
         let is_ours = |known: &Known| matches!(known.standing, Standing::Ours);
         if self.known().as_ref().is_some_and(is_ours) {

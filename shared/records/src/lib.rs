@@ -8,6 +8,7 @@ use dueline_domain::{
 };
 use dueline_ports::WorkerRecord;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Why stored text makes no sense.
 #[derive(Debug, thiserror::Error)]
@@ -106,15 +107,22 @@ pub fn job_to_json(job: &Job) -> String {
 /// A definition as the text that takes the place of `stored`: what a newer program has said besides stays.
 pub fn job_to_json_over(job: &Job, stored: &str) -> String {
     let mut record = serde_json::json!(JobRecord::of(job));
-    if let (Some(record), Ok(stored)) = (
-        record.as_object_mut(),
-        serde_json::from_str::<serde_json::Map<_, _>>(stored),
-    ) {
-        for (name, value) in stored {
-            record.entry(name).or_insert(value);
-        }
+    if let Ok(stored) = serde_json::from_str(stored) {
+        keep_unknown(&mut record, stored);
     }
     record.to_string()
+}
+
+fn keep_unknown(record: &mut Value, stored: Value) {
+    let (Value::Object(record), Value::Object(stored)) = (record, stored) else {
+        return;
+    };
+    for (name, value) in stored {
+        match record.get_mut(&name) {
+            Some(known) => keep_unknown(known, value),
+            None => drop(record.insert(name, value)),
+        }
+    }
 }
 
 impl JobRecord {

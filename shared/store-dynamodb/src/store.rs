@@ -147,8 +147,12 @@ impl TaskStore for DynamoStore {
         self.inner.ready(job, limit).await
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.inner.owned(worker).await
+    async fn owned(
+        &self,
+        now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        self.inner.owned(now, worker).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {

@@ -1,14 +1,14 @@
 //! All unfinished tasks: ready and owned ones. The index has them all.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-use dueline_domain::{JobName, TaskRef, WorkerId};
+use dueline_domain::{JobName, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{OwnedTask, StoreError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    attr::get_num,
-    calls::{Ask, For, Key},
+    attr::{get_num, num},
+    calls::{Ask, For, Key, Range},
     jobs::Entry,
     parts,
     row::{self, Letter, Parts, Row},
@@ -18,9 +18,11 @@ use crate::{
 
 /// Most tasks of one job that are gone through for those that are ready.
 const READY_MAX: usize = 50_000;
-/// The same for those that are owned. They stand at the beginning of the index, before what still waits and what is
-/// due later; leases bring back any that are missed behind a long queue.
-const OWNED_MAX: usize = 5_000;
+/// The same for those that are owned, on each side of [`HINTS_BEHIND`].
+const OWNED_MAX: usize = 2_000;
+/// Hints of tasks that are owned lie up to two minutes behind: a claim or a heartbeat moves those that are further back.
+/// What waits in a queue stands where it was put, before them. Before them too are tasks whose leases lapsed long ago.
+const HINTS_BEHIND: Duration = Duration::from_secs(300);
 /// Jobs whose owned tasks are looked for side by side.
 const JOBS_AT_ONCE: usize = 8;
 /// Tasks fetched at once.
@@ -48,19 +50,20 @@ impl Inner {
             }
         };
         let of = For::job(job.as_str(), "ready");
-        self.each_unfinished(of, entry, READY_MAX, true, keep)
+        self.each_unfinished(of, entry, &[Range::All], READY_MAX, true, keep)
             .await?;
         Ok(ready.into_values().collect())
     }
 
     pub(crate) async fn owned(
         &self,
+        now: Timestamp,
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
         let jobs = self.jobs(false).await?;
         let entries: Vec<_> = jobs.iter().cloned().collect();
         let of_jobs: Vec<_> = stream::iter(entries)
-            .map(|entry| Box::pin(async move { self.owned_of(&entry, worker).await }))
+            .map(|entry| Box::pin(async move { self.owned_of(&entry, now, worker).await }))
             .buffer_unordered(JOBS_AT_ONCE)
             .try_collect()
             .await?;
@@ -70,9 +73,13 @@ impl Inner {
     async fn owned_of(
         &self,
         entry: &Entry,
+        now: Timestamp,
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
         let job = &entry.home.job;
+        let behind = i64::try_from(HINTS_BEHIND.as_millis()).unwrap_or(0);
+        let from = num(now.millis().saturating_sub(behind));
+        let ranges = [Range::From(from.clone()), Range::Below(from)];
         let mut owned = Vec::new();
         let keep = |row: Row, _| {
             let task = row.task;
@@ -93,6 +100,7 @@ impl Inner {
         self.each_unfinished(
             For::job(job.as_str(), "owned"),
             entry,
+            &ranges,
             OWNED_MAX,
             false,
             keep,
@@ -101,30 +109,34 @@ impl Inner {
         Ok(owned)
     }
 
-    /// Goes through the unfinished tasks of a job, about `max` of them, those that may be due soonest first. Their
+    /// Goes through the unfinished tasks of a job, about `max` of each range, those that may be due soonest first. Their
     /// bodies may be empty.
     async fn each_unfinished(
         &self,
         of: For<'_>,
         entry: &Entry,
+        ranges: &[Range],
         max: usize,
         consistent: bool,
         mut keep: impl FnMut(Row, i64) + Send,
     ) -> Result<(), StoreError> {
         let home = &entry.home;
         let mut keys = Vec::new();
+        // Each shard has its part of those that come first.
+        let of_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
         for shard in 0..entry.shards {
             let partition = home.due(shard);
-            let ask = Ask {
-                partition: &partition,
-                due: true,
-                only: &[schema::PK, schema::SK],
-                ..Ask::default()
-            };
-            // Each shard has its part of those that come first.
-            let of_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
-            let entries = self.table.query_all(of, ask, of_shard).await?;
-            keys.extend(entries.iter().take(of_shard).filter_map(Key::of));
+            for range in ranges {
+                let ask = Ask {
+                    partition: &partition,
+                    due: true,
+                    range: range.clone(),
+                    only: &[schema::PK, schema::SK],
+                    ..Ask::default()
+                };
+                let entries = self.table.query_all(of, ask, of_shard).await?;
+                keys.extend(entries.iter().take(of_shard).filter_map(Key::of));
+            }
         }
         for keys in keys.chunks(PIECE) {
             for item in self.table.get_many(of, keys, &[], consistent).await? {

@@ -97,6 +97,13 @@ async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
         looks += 1;
         assert!(looks < 3, "what comes up after a burst waits too long");
     }
+    // The newest of all is claimed after minutes; whoever looks for owned tasks finds it behind all those that wait.
+    let newest = all.last().unwrap();
+    let waiting = one.store.get(&name, newest).await.unwrap().unwrap();
+    let running = one.run(400_000, &waiting).await;
+    let owned = one.store.owned(at(401_000), None).await.unwrap();
+    let ids: Vec<_> = owned.iter().map(|owned| owned.id).collect();
+    assert_eq!(ids, [running.id]);
 }
 
 #[tokio::test]

@@ -337,7 +337,7 @@ async fn f_120_due_and_list_use_query_and_nothing_ever_scans() {
     assert_eq!(names(&list_calls), ["GetItem", "Query"]);
     store.stats(&done.job).await.unwrap();
     store.ready(&done.job, 10).await.unwrap();
-    store.owned(None).await.unwrap();
+    store.owned(at(10), None).await.unwrap();
     while store.prune(at(9_000_000), 100).await.unwrap().more {}
     store.jobs().await.unwrap();
     let rest = [all, due_calls, list_calls, wire.take()].concat();

@@ -163,7 +163,10 @@ async fn definition(play: &Play, change: Option<&dyn Fn(&str) -> String>) -> Str
 async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
     let options = kit::table(4).await;
     let one = Play::new(kit::open(&options).await).await;
-    let add = |json: &str| json.replacen('{', r#"{"newer":{"kept":[1,2.5]},"#, 1);
+    let add = |json: &str| {
+        let json = json.replacen('{', r#"{"newer":{"kept":[1,2.5]},"#, 1);
+        json.replace(r#""standard":{"#, r#""standard":{"within":7,"#)
+    };
     definition(&one, Some(&add)).await;
     // A process that starts now reads it.
     let older = one.with(&kit::open(&options).await);
@@ -183,7 +186,7 @@ async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
         .await;
     let stored = definition(&one, None).await;
     assert!(
-        stored.contains(kept) && stored.contains("other words"),
+        stored.contains(kept) && stored.contains("other words") && stored.contains(r#""within":7"#),
         "{stored}"
     );
 }

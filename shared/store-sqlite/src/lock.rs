@@ -100,8 +100,9 @@ fn take_words(path: &Path, in_use: impl Fn(&str) -> OpenError) -> Result<File, O
     }
 }
 
-/// On Linux a lock on a whole file and SQLite's locks on ranges of it do not see each other. Elsewhere they may, and
-/// SQLite would wait for us; there the lock beside the file must do.
+/// On a local disk of Linux a lock on a whole file and SQLite's locks on ranges of it do not see each other. Elsewhere they
+/// may, and SQLite would wait for us; there the lock beside the file must do. A disk over the network is no place for
+/// SQLite's log anyway.
 fn lock_database(database: &File) -> Result<(), TryLockError> {
     if cfg!(target_os = "linux") {
         database.try_lock()

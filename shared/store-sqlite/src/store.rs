@@ -47,17 +47,8 @@ impl SqliteStore {
             path: lock.path.clone(),
             ..options
         };
-        let db = open::open_writer(&options)?;
-        let readers = (0..READERS)
-            .map(|_| open::open_reader(&options))
-            .collect::<Result<_, _>>()?;
-        let scanner = vec![open::open_reader(&options)?];
-        let io = |source| OpenError::Io {
-            path: options.path.display().to_string(),
-            source,
-        };
         let (jobs, broken) = <(Arc<SharedJobs>, Arc<Broken>)>::default();
-        // From here on threads have the connections, and the lock must outlive them also when the next step fails.
+        // Whatever fails from here on: the connections and the threads that have them end before the lock does.
         let mut store = Self {
             writer: None,
             reader: None,
@@ -67,6 +58,15 @@ impl SqliteStore {
             options: options.clone(),
             threads: Mutex::default(),
             _lock: lock,
+        };
+        let db = open::open_writer(&options)?;
+        let readers = (0..READERS)
+            .map(|_| open::open_reader(&options))
+            .collect::<Result<_, _>>()?;
+        let scanner = vec![open::open_reader(&options)?];
+        let io = |source| OpenError::Io {
+            path: options.path.display().to_string(),
+            source,
         };
         let threads = store
             .threads
@@ -241,7 +241,11 @@ impl TaskStore for SqliteStore {
             .await
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+    async fn owned(
+        &self,
+        _now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
         let (jobs, worker) = (self.jobs.load(), worker.cloned());
         self.scanner()?
             .call(move |db| reader::owned(db, &jobs, worker.as_ref()))

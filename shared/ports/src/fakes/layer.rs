@@ -66,8 +66,12 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.below().ready(job, limit).await
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.below().owned(worker).await
+    async fn owned(
+        &self,
+        now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        self.below().owned(now, worker).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
@@ -149,8 +153,12 @@ impl<T: StoreLayer> TaskStore for T {
         StoreLayer::ready(self, job, limit).await
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        StoreLayer::owned(self, worker).await
+    async fn owned(
+        &self,
+        now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        StoreLayer::owned(self, now, worker).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {

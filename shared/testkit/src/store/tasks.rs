@@ -146,8 +146,12 @@ impl TaskStore for FaultyStore {
             .await
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
-        self.one(StoreMethod::Owned, || self.inner.owned(worker))
+    async fn owned(
+        &self,
+        now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
+        self.one(StoreMethod::Owned, || self.inner.owned(now, worker))
             .await
     }
 

@@ -85,7 +85,11 @@ pub async fn a_due_task_can_be_born_claimed_by_a_worker_that_waits(store: Arc<dy
     let lease = task.lease().expect("a lease").clone();
     assert_eq!((&lease.worker, lease.claimed_at), (&waits, at(5)));
     assert_eq!(kit.get(&task).await, task);
-    let owned = kit.store.owned(Some(&waits)).await.expect("an answer");
+    let owned = kit
+        .store
+        .owned(at(10), Some(&waits))
+        .await
+        .expect("an answer");
     assert_eq!(owned.len(), 1);
     assert!(
         kit.store

@@ -275,22 +275,28 @@ pub async fn owned_tasks_are_told_by_worker(store: Arc<dyn Store>) {
         tasks.push(kit.create(0, kit.new_task()).await);
     }
     tasks.push(kit.create(0, kit.new_task_of("post")).await);
-    assert!(kit.store.owned(None).await.expect("owned").is_empty());
+    assert!(
+        kit.store
+            .owned(at(10), None)
+            .await
+            .expect("owned")
+            .is_empty()
+    );
 
     let claimed = kit.claim(1, &tasks[0], "w").await;
     let running = kit.run(1, &tasks[1], "v").await;
     let elsewhere = kit.run(1, &tasks[2], "w").await;
-    let all = kit.store.owned(None).await.expect("owned tasks");
+    let all = kit.store.owned(at(10), None).await.expect("owned tasks");
     let mut expected: Vec<_> = [&claimed, &running, &elsewhere].map(as_owned).into();
     assert_eq!(sorted_owned(all), sorted_owned(expected.clone()));
-    let of_w = kit.store.owned(Some(&worker("w"))).await;
+    let of_w = kit.store.owned(at(10), Some(&worker("w"))).await;
     expected.remove(1);
     assert_eq!(sorted_owned(of_w.expect("owned")), sorted_owned(expected));
 
     kit.finish(2, &running, success("ok")).await;
     kit.step(2, &claimed, kit.owner_lost_event(&claimed)).await;
-    let left = kit.store.owned(None).await.expect("owned tasks");
+    let left = kit.store.owned(at(10), None).await.expect("owned tasks");
     assert_eq!(left, [as_owned(&elsewhere)]);
-    let nobody = kit.store.owned(Some(&worker("nobody"))).await;
+    let nobody = kit.store.owned(at(10), Some(&worker("nobody"))).await;
     assert!(nobody.expect("an answer").is_empty());
 }

@@ -297,7 +297,12 @@ impl Model {
         expected.sort_unstable_by_key(|due| due.0);
         assert_eq!(due, expected, "seed {seed}");
 
-        let mut owned = self.kit.store.owned(None).await.expect("owned tasks");
+        let mut owned = self
+            .kit
+            .store
+            .owned(at(10), None)
+            .await
+            .expect("owned tasks");
         owned.sort_unstable_by_key(|owned| owned.id);
         let owned: Vec<_> = owned.iter().map(|o| (o.id, o.kind, o.token)).collect();
         let expected = self.tasks.iter().filter(|task| task.kind().is_owned());

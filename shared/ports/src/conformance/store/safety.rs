@@ -305,7 +305,11 @@ pub async fn counts_are_exact_after_a_storm(store: Arc<dyn Store>) {
         let expected = (counted > 0).then_some(counted as u64);
         assert_eq!(told, expected, "{kind}");
     }
-    let owned = kit.store.owned(Some(&worker("w"))).await.expect("owned");
+    let owned = kit
+        .store
+        .owned(at(10), Some(&worker("w")))
+        .await
+        .expect("owned");
     let expected = all.iter().filter(|task| task.kind().is_owned()).count();
     assert_eq!(owned.len(), expected);
 }

@@ -50,7 +50,11 @@ impl TaskStore for MemoryStore {
         Ok(messages.collect())
     }
 
-    async fn owned(&self, worker: Option<&WorkerId>) -> Result<Vec<OwnedTask>, StoreError> {
+    async fn owned(
+        &self,
+        _now: Timestamp,
+        worker: Option<&WorkerId>,
+    ) -> Result<Vec<OwnedTask>, StoreError> {
         let contents = self.lock();
         let ids = contents.indexes.values().flat_map(|index| &index.owned);
         let tasks = ids.filter_map(|(.., id)| contents.tasks.get(id));
