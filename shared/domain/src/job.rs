@@ -171,9 +171,49 @@ pub struct Quota {
     pub burst: Option<u32>,
 }
 
+/// Why a quota is refused: the field and what it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaError {
+    /// No rate.
+    #[error("must be a number above 0 and at most {max}; pause the job to stop it", max = Quota::RATE_MAX)]
+    Rate,
+    /// No burst.
+    #[error("must be at least 1")]
+    Burst,
+}
+
+impl Quota {
+    /// Most tasks per second that a quota can name.
+    pub const RATE_MAX: f64 = 1_000_000.0;
+
+    /// Checks the numbers.
+    pub fn check(&self) -> Result<(), QuotaError> {
+        // Written so that NaN fails.
+        let is_rate = |rate: f64| rate > 0.0 && rate <= Self::RATE_MAX;
+        if !self.rate_per_s.is_none_or(is_rate) {
+            return Err(QuotaError::Rate);
+        }
+        if self.burst == Some(0) {
+            return Err(QuotaError::Burst);
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quota_is_a_finite_number_of_tasks() {
+        let of = |rate_per_s, burst| Quota { rate_per_s, burst }.check();
+        for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1_000_001.0] {
+            assert_eq!(of(Some(rate), None), Err(QuotaError::Rate), "{rate}");
+        }
+        assert_eq!(of(Some(1.0), Some(0)), Err(QuotaError::Burst));
+        assert_eq!(of(Some(0.001), Some(1)), Ok(()));
+        assert_eq!(of(None, None), Ok(()));
+    }
 
     #[test]
     fn f_045_a_timeout_that_nobody_can_keep_is_refused() {

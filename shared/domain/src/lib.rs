@@ -13,7 +13,7 @@ mod time;
 
 pub use ids::{IdError, JobName, TaskId, TaskRef, Token, WorkerId, WriteId};
 pub use invariants::{Violation, check_step, check_task};
-pub use job::{Handler, Job, Policy, PolicyError, Quota};
+pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
     Claim, Event, Modification, Outcome, OwnerLost, Reason, Rejected, RunningCancel, Transition,
     Trigger, Verb, apply,

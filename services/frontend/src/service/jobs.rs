@@ -14,6 +14,9 @@ impl Inner {
         job.policy.check().map_err(|error| {
             ApiError::new(ErrorKind::Invalid, "invalid_timeout", error.to_string())
         })?;
+        job.quota.check().map_err(|error| {
+            ApiError::new(ErrorKind::Invalid, "invalid_quota", error.to_string())
+        })?;
         let now = self.deps.clock.now();
         self.deps.queue.ensure(&job.name).await?;
         let put = PutJob {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Handler, Job, JobName, Policy, Quota, Timestamp, limits};
+use dueline_domain::{Handler, Job, JobName, Policy, Quota, QuotaError, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -72,29 +72,17 @@ pub struct QuotaSpec {
 }
 
 impl QuotaSpec {
-    /// Most tasks per second that a quota can name.
-    pub const RATE_MAX: f64 = 1_000_000.0;
-
     fn build(self) -> Result<Quota, ApiError> {
-        // Written so that NaN fails.
-        if let Some(rate) = self.rate_per_s
-            && !(rate > 0.0 && rate <= Self::RATE_MAX)
-        {
-            let message = "must be a number above 0 and at most 1000000; pause the job to stop it";
-            return Err(ApiError::invalid(
-                "quota.rate_per_s",
-                "invalid_quota",
-                message,
-            ));
-        }
-        if self.burst == Some(0) {
-            let message = "must be at least 1";
-            return Err(ApiError::invalid("quota.burst", "invalid_quota", message));
-        }
-        Ok(Quota {
-            rate_per_s: self.rate_per_s,
-            burst: self.burst,
-        })
+        let Self { rate_per_s, burst } = self;
+        let quota = Quota { rate_per_s, burst };
+        quota.check().map_err(|error| {
+            let field = match error {
+                QuotaError::Rate => "quota.rate_per_s",
+                QuotaError::Burst => "quota.burst",
+            };
+            ApiError::invalid(field, "invalid_quota", error)
+        })?;
+        Ok(quota)
     }
 }
 

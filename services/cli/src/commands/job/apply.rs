@@ -2,8 +2,8 @@
 
 use std::{fs, io, io::Read as _, path::Path, time::Duration};
 
-use dueline_api::v1::{JobView, QuotaSpec, RetriesMax};
-use dueline_domain::JobName;
+use dueline_api::v1::{JobView, RetriesMax};
+use dueline_domain::{JobName, Quota};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -96,10 +96,10 @@ fn parse_retries(text: &str) -> Result<RetriesMax, String> {
 /// A rate as the server takes it. What is no finite number has no form in JSON, where it would read as "no limit".
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
-        Ok(rate) if rate > 0.0 && rate <= QuotaSpec::RATE_MAX => Ok(rate),
+        Ok(rate) if rate > 0.0 && rate <= Quota::RATE_MAX => Ok(rate),
         _ => Err(format!(
             "give a number above 0 and at most {}; leave --rate out for no limit, pause the job to stop it",
-            QuotaSpec::RATE_MAX
+            Quota::RATE_MAX
         )),
     }
 }

@@ -68,15 +68,9 @@ pub(crate) fn check_job(job: &Job) -> Result<(), ApiError> {
         config_max,
     )?;
     bounds::json_object("job.handler.config_json", &job.handler.config)?;
-    if let Some(rate) = job.quota.rate_per_s
-        && !(rate.is_finite() && rate > 0.0)
-    {
-        return Err(ApiError::invalid(
-            "job.quota.rate_per_s",
-            "bad_rate",
-            "must be a number above zero",
-        ));
-    }
+    job.quota
+        .check()
+        .map_err(|error| ApiError::invalid("job.quota", "invalid_quota", error))?;
     job.policy
         .check()
         .map_err(|error| ApiError::invalid("job.policy", "bad_policy", error))
