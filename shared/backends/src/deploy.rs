@@ -41,7 +41,10 @@ pub async fn plan(store: &StoreAddress, queue: &QueueAddress) -> Result<Vec<Acti
     let mut is_there = false;
     if let StoreAddress::DynamoDb(options) = store {
         let steps = steps(options).await?;
-        is_there = !steps.iter().any(Step::changes);
+        is_there = steps.iter().all(|step| *step != Step::CreateTable)
+            && !steps
+                .iter()
+                .any(|step| matches!(step, Step::WriteMeta { .. } | Step::Foreign(_)));
         actions.extend(told(&options.table, &steps, &[]));
     }
     if let QueueAddress::Sqs(options) = queue {
@@ -111,7 +114,7 @@ fn apart(store: &StoreAddress, queue: &QueueAddress) -> Option<Action> {
     };
     let text = "the queue lives inside each process, so a message that one sends reaches no controller of another: several \
                 processes need a shared queue, --queue sqs://PREFIX";
-    matches!(queue, QueueAddress::Local).then(|| Action::new("queue local:", text, false))
+    matches!(queue, QueueAddress::Local).then(|| Action::new("queue 'local:'", text, false))
 }
 
 /// As [`set_up`], but refuses a table that exists: for somebody who will remove it again.
@@ -142,20 +145,35 @@ pub async fn ceiling(
     measured.map(Some).map_err(dynamo)
 }
 
-/// Removes the table with everything in it, and all queues with the prefix and tag of this deployment. What is not
-/// there is no error. Answers what was removed.
-pub async fn remove(store: &str, queue: &str) -> Result<Vec<String>, BackendError> {
-    let mut removed = Vec::new();
+/// Removes the table with everything in it, and all queues with the prefix and tag of this deployment; with `dry_run` it
+/// only says so. What is not there is no error; what belongs to somebody else stays, and is one.
+pub async fn remove(store: &str, queue: &str, dry_run: bool) -> Result<Vec<Action>, BackendError> {
+    let mut actions = Vec::new();
     if let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? {
-        let site = site(&options).await?;
-        site.remove(&options.table).await.map_err(dynamo)?;
-        removed.push(options.table);
+        let (site, table) = (site(&options).await?, options.table);
+        let items = site.is_removable(&table).await.map_err(dynamo)?;
+        let items = items.map(|shape| shape.items);
+        if !dry_run {
+            site.remove(&table).await.map_err(dynamo)?;
+        }
+        let action = match items {
+            Some(items) => (format!("delete the table with about {items} items"), true),
+            None => (format!("there is no such table at {}", site.place), false),
+        };
+        actions.push(Action::new(&table, action.0, action.1));
     }
     if let QueueAddress::Sqs(options) = QueueAddress::parse(queue)? {
         let sqs = open(&options).await?;
-        removed.extend(sqs.remove_all().await.map_err(BackendError::Queue)?);
+        let names = if dry_run {
+            sqs.list_own().await
+        } else {
+            sqs.remove_all().await
+        };
+        let names = names.map_err(BackendError::Queue)?;
+        let delete = |name: String| Action::new(&name, "delete the queue", true);
+        actions.extend(names.into_iter().map(delete));
     }
-    Ok(removed)
+    Ok(actions)
 }
 
 async fn found(options: &DynamoOptions) -> Result<Found, BackendError> {

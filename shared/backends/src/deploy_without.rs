@@ -36,7 +36,7 @@ pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
 
 /// Nothing.
 #[expect(clippy::unused_async, reason = "the same signature in both builds")]
-pub async fn remove(_: &str, _: &str) -> Result<Vec<String>, BackendError> {
+pub async fn remove(_: &str, _: &str, _: bool) -> Result<Vec<Action>, BackendError> {
     Ok(Vec::new())
 }
 

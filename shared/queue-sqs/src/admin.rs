@@ -111,15 +111,7 @@ impl SqsQueue {
         let common = self.common();
         let error = |failure| common.set_aside.error(&failure);
         let mut removed = Vec::new();
-        for (name, url) in self.urls().await? {
-            let tags = match common.service.tags(None, &url).await {
-                Ok(tags) => tags,
-                Err(failure) if failure.class == Class::Missing => continue,
-                Err(failure) => return Err(error(failure)),
-            };
-            if tags.get(TAG_PREFIX).map(String::as_str) != Some(common.names.prefix()) {
-                continue;
-            }
+        for (name, url) in self.own().await? {
             match common.service.drop_queue(None, &url).await {
                 Ok(()) => removed.push(name),
                 Err(failure) if failure.class == Class::Missing => {}
@@ -129,6 +121,33 @@ impl SqsQueue {
         self.jobs().clear();
         common.set_aside.forget();
         Ok(removed)
+    }
+
+    /// The queues that [`SqsQueue::remove_all`] would delete.
+    pub async fn list_own(&self) -> Result<Vec<String>, QueueError> {
+        let own = self.own().await?;
+        Ok(own.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Queues with the tag of this deployment, with their URLs.
+    async fn own(&self) -> Result<Vec<(String, Arc<str>)>, QueueError> {
+        let common = self.common();
+        let mut own = Vec::new();
+        for (name, url) in self.urls().await? {
+            match common.service.tags(None, &url).await {
+                Ok(tags)
+                    if tags
+                        .get(TAG_PREFIX)
+                        .is_some_and(|tag| tag == common.names.prefix()) =>
+                {
+                    own.push((name, url));
+                }
+                Ok(_) => {}
+                Err(failure) if failure.class == Class::Missing => {}
+                Err(failure) => return Err(common.set_aside.error(&failure)),
+            }
+        }
+        Ok(own)
     }
 
     /// URLs by name.

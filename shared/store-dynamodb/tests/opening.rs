@@ -105,6 +105,13 @@ async fn f_141_a_table_with_another_key_is_refused() {
     assert!(matches!(&steps[..], [Step::Foreign(_)]), "{steps:?}");
     let carried_out = kit::site().await.carry_out(&table, &steps).await;
     assert!(matches!(carried_out, Err(OpenError::Refused { .. })));
+    let removed = kit::site().await.remove(&table).await;
+    assert!(
+        matches!(removed, Err(OpenError::ForeignKey { .. })),
+        "{removed:?}"
+    );
+    let found = kit::site().await.inspect(&table).await.unwrap();
+    assert!(found.table.is_some(), "a table of somebody else stays");
 }
 
 #[tokio::test]
@@ -217,7 +224,7 @@ async fn setup_makes_a_table_once_and_then_finds_nothing_to_do() {
         matches!(&drift[..], [Step::Drift(what)] if what.contains("8 slots")),
         "{drift:?}"
     );
-    site.remove(&table).await.expect("gone");
-    site.remove(&table).await.expect("gone already");
+    assert_eq!(site.remove(&table).await, Ok(true));
+    assert_eq!(site.remove(&table).await, Ok(false), "gone already");
     assert_eq!(site.inspect(&table).await.unwrap().table, None);
 }

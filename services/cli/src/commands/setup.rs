@@ -21,11 +21,11 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Setup {
     /// Change nothing; say what would be done
-    #[arg(long, conflicts_with = "remove")]
+    #[arg(long)]
     dry_run: bool,
 
-    /// Delete the table with all its tasks, and all queues with the prefix and tag of this deployment
-    #[arg(long, requires = "yes")]
+    /// Delete the table with all its tasks, and all queues with the prefix and tag of this deployment; needs --yes
+    #[arg(long)]
     remove: bool,
 
     /// Confirms --remove
@@ -68,23 +68,25 @@ impl Setup {
         let failed = |error: dueline_backends::BackendError| process::backend_error(&error);
         let store_address = StoreAddress::parse(&store).map_err(failed)?;
         let queue_address = QueueAddress::parse(queue).map_err(failed)?;
+        if self.remove {
+            self.check_removal(&store_address, &queue_address, &store, queue)?;
+        }
         let actions = if self.remove {
-            let removed = deploy::remove(&store, queue).await.map_err(failed)?;
-            let line = |what| Line {
-                what,
-                text: "deleted".into(),
-                changes: true,
-            };
-            removed.into_iter().map(line).collect()
+            deploy::remove(&store, queue, self.dry_run).await
+        } else if self.dry_run {
+            deploy::plan(&store_address, &queue_address).await
         } else {
-            let actions = if self.dry_run {
-                deploy::plan(&store_address, &queue_address).await
-            } else {
-                deploy::set_up(&store_address, &queue_address).await
-            };
-            let actions = actions.map_err(failed)?;
-            actions.into_iter().map(Line::from).collect()
+            deploy::set_up(&store_address, &queue_address).await
         };
+        let actions = actions.map_err(failed)?;
+        let mut actions: Vec<_> = actions.into_iter().map(Line::from).collect();
+        if !store_address.is_shared() && !queue_address.is_shared() {
+            actions.push(Line {
+                what: format!("'{store}' and '{queue}'"),
+                text: "nothing to set up; name what is in AWS by --store dynamodb://TABLE --queue sqs://PREFIX".into(),
+                changes: false,
+            });
+        }
         let told = Told {
             dry_run: self.dry_run,
             actions,
@@ -93,6 +95,30 @@ impl Setup {
             .output
             .show(&Answer::of(&told), context.now(), |_| Ok(tell(&told)))?;
         Ok(Exit::Ok)
+    }
+}
+
+impl Setup {
+    /// Half of a deployment is not removed, and nothing without a yes.
+    fn check_removal(
+        &self,
+        store_address: &StoreAddress,
+        queue_address: &QueueAddress,
+        store: &str,
+        queue: &str,
+    ) -> Result<(), CliError> {
+        if !store_address.is_shared() || !queue_address.is_shared() {
+            let message = "--remove needs both --store dynamodb://TABLE and --queue sqs://PREFIX";
+            return Err(CliError::invalid(message)
+                .with_hint("one without the other would leave half of a deployment behind"));
+        }
+        if !self.yes && !self.dry_run {
+            let message = format!(
+                "'{store}' with all its tasks and the queues of '{queue}' would be deleted; add --yes"
+            );
+            return Err(CliError::invalid(message).with_hint("--dry-run says what that is"));
+        }
+        Ok(())
     }
 }
 

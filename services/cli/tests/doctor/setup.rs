@@ -91,3 +91,46 @@ async fn setup_of_a_shared_store_with_a_local_queue_says_what_several_processes_
         assert!(!told.contains("everything is as it should be"), "{told}");
     }
 }
+
+#[tokio::test]
+async fn a_removal_says_what_it_takes_and_takes_a_whole_deployment_or_nothing() {
+    let site = Site::healthy().await;
+    let home = tempfile::tempdir().expect("a folder");
+    let (store, queue) = (site.store_uri(), site.queue_uri());
+    let remove = async |more: &[&str]| {
+        let words = ["setup", "--remove", "--store", &store];
+        let output = dueline(home.path()).args(words).args(more).output().await;
+        let output = output.expect("it runs");
+        let text = if output.status.success() {
+            output.stdout
+        } else {
+            output.stderr
+        };
+        (output.status.code(), String::from_utf8(text).expect("text"))
+    };
+    let job_queue = format!("{}-{JOB}", site.prefix);
+    let (code, told) = remove(&["--yes"]).await;
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("--queue sqs://PREFIX"), "{told}");
+    let whole = ["--queue", &queue];
+    let (code, told) = remove(&whole).await;
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("add --yes"), "{told}");
+    let (code, told) = remove(&[&whole[..], &["--dry-run"]].concat()).await;
+    assert_eq!(code, Some(0), "{told}");
+    for what in [&site.table, &job_queue] {
+        assert!(told.contains(&format!("would  {what}: delete")), "{told}");
+    }
+    assert_eq!(site.plan().await, Vec::<String>::new(), "all is there");
+
+    let yes = [&whole[..], &["--yes"]].concat();
+    let (code, told) = remove(&yes).await;
+    assert_eq!(code, Some(0), "{told}");
+    for what in [&site.table, &job_queue] {
+        assert!(told.contains(&format!("done   {what}: delete")), "{told}");
+    }
+    let (code, told) = remove(&yes).await;
+    assert_eq!(code, Some(0), "{told}");
+    let note = format!("note   {}: there is no such table", site.table);
+    assert!(told.contains(&note) && !told.contains("done"), "{told}");
+}

@@ -13,7 +13,7 @@ use dueline_aws::{Class, Failure, classify};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
-    Found, Site, Step, Undone,
+    Found, Shape, Site, Step, Undone,
     inspect::{APP, SLOTS, VERSION},
 };
 use crate::{
@@ -71,13 +71,39 @@ impl Site {
         Ok(undone)
     }
 
-    /// Deletes a table with everything in it, and waits until it is gone. One that is not there is fine.
-    pub async fn remove(&self, table: &str) -> Result<(), OpenError> {
+    /// Whether there is a table to remove. One of another program is an error.
+    pub async fn is_removable(&self, table: &str) -> Result<Option<Shape>, OpenError> {
+        let found = self.inspect(table).await?;
+        let table = table.to_owned();
+        match (found.table, found.meta) {
+            (None, _) => Ok(None),
+            (Some(shape), _) if !shape.has_our_key() => {
+                let found = shape.key;
+                Err(OpenError::ForeignKey { table, found })
+            }
+            (Some(_), Some(meta)) if meta.app != schema::APP => {
+                let app = meta.app;
+                Err(OpenError::Foreign { table, app })
+            }
+            // One that was made halfway has the index, because they are made together.
+            (Some(shape), None) if shape.is_active() && shape.index_flaw().is_some() => {
+                Err(OpenError::NotSetUp { table })
+            }
+            (shape, _) => Ok(shape),
+        }
+    }
+
+    /// Deletes a table with everything in it, and waits until it is gone; answers whether there was one. One of another
+    /// program stays.
+    pub async fn remove(&self, table: &str) -> Result<bool, OpenError> {
+        if self.is_removable(table).await?.is_none() {
+            return Ok(false);
+        }
         let sent = Box::pin(self.client.delete_table().table_name(table).send()).await;
         if let Err(failed) = sent {
             let failure = classify(&failed);
             match failure.class {
-                Class::Missing => return Ok(()),
+                Class::Missing => return Ok(false),
                 // It is being deleted already.
                 Class::InUse => {}
                 _ => return Err(self.error(failure, "DeleteTable", table)),
@@ -86,7 +112,7 @@ impl Site {
         let until = Instant::now() + WAIT_MAX;
         while Instant::now() < until {
             if self.inspect(table).await?.table.is_none() {
-                return Ok(());
+                return Ok(true);
             }
             sleep(LOOK_EVERY).await;
         }

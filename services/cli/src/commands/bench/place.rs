@@ -113,7 +113,7 @@ impl Place {
     pub(super) async fn clear(&self) -> Result<(), CliError> {
         let made = std::mem::take(&mut *lock(&self.made));
         for (store, queue) in made {
-            let removed = dueline_backends::deploy::remove(&store, &queue).await;
+            let removed = dueline_backends::deploy::remove(&store, &queue, false).await;
             removed.map_err(|error| backend_error(&error))?;
         }
         Ok(())
