@@ -10,6 +10,10 @@ state=$target/localstack
 port=${DUELINE_AWS_PORT:-4566}
 local_endpoint=http://127.0.0.1:$port
 
+engines_dir=${DUELINE_ENGINES_DIR:-}
+# They are for these scripts; our programs would warn of variables that set nothing.
+export -n DUELINE_AWS_PORT DUELINE_ENGINES_DIR
+
 fail() {
     echo "$(basename "$0"): $*" >&2
     exit 1

@@ -29,6 +29,7 @@ names=()
 run() {
     local name=$1 program=$2
     shift 2
+    : > "$logs/$name.log"
     "$bin/$program" "$@" < /dev/null > "$logs/$name.log" 2>&1 &
     ids[$name]=$!
     names+=("$name")

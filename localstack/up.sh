@@ -21,12 +21,12 @@ start_container() {
 
 start_process() {
     echo "starting ministack without Docker"
-    "$here/engines.sh" --prepare ministack
+    DUELINE_ENGINES_DIR=$engines_dir "$here/engines.sh" --prepare ministack
     mkdir -p "$state"
     # Its own session: it outlives this script and its terminal.
     local own=setsid
     command -v setsid > /dev/null || own=nohup
-    "$own" "$here/engines.sh" ministack "$port" < /dev/null > "$state/ministack.log" 2>&1 &
+    DUELINE_ENGINES_DIR=$engines_dir "$own" "$here/engines.sh" ministack "$port" < /dev/null > "$state/ministack.log" 2>&1 &
     echo $! > "$state/ministack.pid"
     until_so "$start_max_s" answers_or_ended || true
     if ! answers "$local_endpoint"; then

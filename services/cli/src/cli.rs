@@ -108,14 +108,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// Runs this process's own command line as that of one role: `command` stands before its arguments.
-pub fn run_role(command: &[&str]) -> ExitCode {
-    let mut args = std::env::args_os();
-    let program = args.next().unwrap_or_else(|| "dueline".into());
-    let command = command.iter().map(OsString::from);
-    run(std::iter::once(program).chain(command).chain(args))
-}
-
 fn start(cli: Cli) -> Exit {
     let json = cli.global.json;
     let context = Context {

@@ -5,6 +5,8 @@ mod client;
 pub mod commands;
 pub mod exit;
 mod output;
+mod role;
 mod units;
 
-pub use cli::{Cli, GlobalArgs, run, run_role};
+pub use cli::{Cli, GlobalArgs, run};
+pub use role::Role;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dueline_cli::run_role(&["serve", "--services", "consumer", "--no-worker"])
+    dueline_cli::Role::CONSUMER.run()
 }

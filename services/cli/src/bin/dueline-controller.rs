@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    dueline_cli::run_role(&["controller"])
+    dueline_cli::Role::CONTROLLER.run()
 }

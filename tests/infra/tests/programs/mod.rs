@@ -6,27 +6,15 @@ use std::{
 };
 
 use clap::Parser as _;
-use dueline_cli::Cli;
-use dueline_tests_infra::{text, under};
+use dueline_cli::{Cli, Role};
+use dueline_tests_infra::text;
 
 /// Each program with the words that it puts before its arguments.
 pub(crate) fn programs() -> BTreeMap<String, Vec<String>> {
-    let roles = under("services/cli/src/bin", "rs").into_iter().map(|path| {
-        let source = std::fs::read_to_string(&path).expect("a source file");
-        let words = source
-            .split_once("run_role(&[")
-            .and_then(|(_, rest)| rest.split_once(']'))
-            .expect("a role begins with its command")
-            .0;
-        let words = words
-            .split(',')
-            .map(|word| word.trim().trim_matches('"').to_owned());
-        let name = path
-            .file_stem()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        (name, words.filter(|word| !word.is_empty()).collect())
+    let roles = Role::ALL.into_iter().map(|role| {
+        let words = role.commands.iter().chain(role.args);
+        let words = words.map(|word| (*word).to_owned()).collect();
+        (role.program.to_owned(), words)
     });
     roles.chain([("dueline".to_owned(), Vec::new())]).collect()
 }
