@@ -44,7 +44,8 @@ const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
 const LENGTHS_TIME_MAX: Duration = Duration::from_secs(1);
 /// Between two tries to make a queue that could not be made.
 const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Enqueue timeouts after which even a long queue counts as having lost a message that it has not come to.
+/// When so many enqueue timeouts have passed since a message should have been claimed, even a long queue counts as having
+/// lost it.
 const OVERLOOKED_AFTER: u32 = 4;
 /// Tasks read side by side before their messages are sent again.
 const READS_AT_ONCE: usize = 8;
@@ -309,7 +310,7 @@ impl Scan {
     /// recognises the copy, so a slow queue is not flooded; with a new token it could not. A queue that cannot
     /// recognise copies gets at most one per enqueue timeout, and none while it is long: a long queue is no lossy
     /// one. It is sent `anyway` where a whole page of such tasks hides others behind it, and where a long queue has not
-    /// come to it for several timeouts, some hundred at each poll: each look over such a backlog has its price.
+    /// come to it for several timeouts, at the recovery rate but only at each poll: a look over such a backlog has its price.
     async fn choose_renewals(&mut self, renewals: Vec<(DueTask, bool)>, chosen: &mut Chosen) {
         let begun_at = Instant::now();
         self.lengths.forget(begun_at);

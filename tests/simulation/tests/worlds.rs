@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use dueline_testkit::Counters;
 use dueline_tests_simulation::{Mode, run, run_all};
 
 /// What must happen at least once over the safety worlds; otherwise they prove nothing about it.
@@ -105,24 +106,25 @@ fn seeds(least: u64) -> Range<u64> {
     0..wanted.map_or(least, |wanted: u64| wanted.max(least))
 }
 
+/// Worlds in which nothing happens show nothing.
+#[track_caller]
+fn all_happened(counters: &Counters, expected: &[&'static str]) {
+    let missing = counters.missing(expected);
+    assert_eq!(missing, [""; 0], "{:#?}", counters.all());
+}
+
 #[test]
 fn no_promise_is_broken_in_safety_worlds_and_all_that_matters_happens() {
     let counters = run_all(seeds(500), Mode::Safety);
-    assert_eq!(
-        counters.missing(&SOMETIMES),
-        [""; 0],
-        "{:#?}",
-        counters.all()
-    );
+    all_happened(&counters, &SOMETIMES);
     // The first of them needs more luck than clocks that are right have to offer.
-    let missing = counters.missing(&ZOMBIES[1..]);
-    assert_eq!(missing, [""; 0], "{:#?}", counters.all());
+    all_happened(&counters, &ZOMBIES[1..]);
 }
 
 #[test]
 fn no_promise_is_broken_when_clocks_are_wrong_by_minutes() {
     let counters = run_all(seeds(60), Mode::WildClocks);
-    assert_eq!(counters.missing(&ZOMBIES), [""; 0], "{:#?}", counters.all());
+    all_happened(&counters, &ZOMBIES);
 }
 
 #[test]
@@ -135,24 +137,14 @@ fn whatever_is_healthy_goes_on_when_the_rest_is_dead_for_good() {
         "queue dead",
         "succeeded after a retry",
     ];
-    assert_eq!(
-        counters.missing(&expected),
-        [""; 0],
-        "{:#?}",
-        counters.all()
-    );
+    all_happened(&counters, &expected);
 }
 
 #[test]
 fn f_117_a_fleet_loses_nothing_whatever_its_services_do() {
     let counters = run_all(seeds(100), Mode::Fleet);
     let expected = [&IN_A_FLEET[..], &ZOMBIES[1..]].concat();
-    assert_eq!(
-        counters.missing(&expected),
-        [""; 0],
-        "{:#?}",
-        counters.all()
-    );
+    all_happened(&counters, &expected);
 }
 
 #[test]
@@ -165,12 +157,7 @@ fn f_117_a_fleet_that_heals_step_by_step_finishes_everything_and_then_makes_no_e
         "share taken over",
         "store hot",
     ];
-    assert_eq!(
-        counters.missing(&expected),
-        [""; 0],
-        "{:#?}",
-        counters.all()
-    );
+    all_happened(&counters, &expected);
 }
 
 #[test]
