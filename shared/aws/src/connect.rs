@@ -12,22 +12,22 @@ use aws_smithy_http_client::{
 };
 use aws_types::{SdkConfig, service_config::ServiceConfigKey};
 
-/// Longest time to look for credentials: the metadata service of a host answers at once or not at all.
+/// Longest wait for credentials: the metadata service of a host answers at once or not at all.
 const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
-/// Tries of one call by the SDK itself, the first included. More are the caller's business.
-const TRIES_MAX: u32 = 3;
+/// Attempts of one call by the SDK, the first included. Further retries are up to the caller.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// A service of AWS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Keeps tasks.
+    /// The service of the task store.
     DynamoDb,
-    /// Carries messages.
+    /// The service of the task queue.
     Sqs,
 }
 
 impl Service {
-    /// The name in texts.
+    /// The name in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::DynamoDb => "DynamoDB",
@@ -36,24 +36,24 @@ impl Service {
     }
 }
 
-/// What is set explicitly; the rest comes from the usual AWS variables and profiles.
+/// Explicit settings; the rest comes from the usual AWS variables and profiles.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AwsSettings {
     /// Region.
     pub region: Option<String>,
-    /// Endpoint instead of the region's own, such as a local engine's.
+    /// Endpoint instead of the region's own, for example of a local engine.
     pub endpoint: Option<String>,
     /// Profile in the AWS files.
     pub profile: Option<String>,
     /// Access key and secret key.
     pub keys: Option<(String, String)>,
-    /// Longest time for one try of a call, the answer included. A long poll gets its wait on top.
+    /// Timeout of one attempt of a call, the response included. A long poll adds its wait.
     pub timeout: Duration,
-    /// Longest time to connect.
+    /// Timeout of connecting.
     pub connect_timeout: Duration,
 }
 
-/// The secret key is left out.
+/// Omits the secret key.
 impl std::fmt::Debug for AwsSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AwsSettings")
@@ -68,7 +68,7 @@ impl std::fmt::Debug for AwsSettings {
 }
 
 impl Default for AwsSettings {
-    /// Nothing explicit; five seconds for a try, two to connect.
+    /// No explicit settings; 5 s for an attempt, 2 s to connect.
     fn default() -> Self {
         Self {
             region: None,
@@ -81,7 +81,7 @@ impl Default for AwsSettings {
     }
 }
 
-/// Why no client can be made. Each text names what is missing and how to give it.
+/// Why a client cannot be configured. Each message names what is missing and how to set it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// No region.
@@ -92,22 +92,22 @@ pub enum SetupError {
         "no AWS credentials for {service}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role ({why})"
     )]
     NoCredentials {
-        /// Of which service.
+        /// The service.
         service: &'static str,
-        /// What the search for them said.
+        /// The error of the credentials provider.
         why: String,
     },
-    /// The endpoint is no URL.
+    /// The endpoint is not a URL.
     #[error("'{0}' is not an endpoint; write http://HOST:PORT or https://HOST")]
     Endpoint(String),
 }
 
-/// Makes the configuration of a client, and checks that it has a region, credentials, and an endpoint that is a URL if
-/// one is set anywhere.
+/// Builds the configuration of a client. Checks that it has a region, credentials, and, if an endpoint is set anywhere,
+/// that the endpoint is a URL.
 pub async fn connect(service: Service, settings: &AwsSettings) -> Result<SdkConfig, SetupError> {
     let mut config = loader(settings).load().await;
     let endpoint = settings.endpoint.clone();
-    if let Some(url) = endpoint.or_else(|| usual_endpoint(service, &config)) {
+    if let Some(url) = endpoint.or_else(|| configured_endpoint(service, &config)) {
         if !is_endpoint(&url) {
             return Err(SetupError::Endpoint(url));
         }
@@ -130,8 +130,8 @@ pub async fn connect(service: Service, settings: &AwsSettings) -> Result<SdkConf
     }
 }
 
-/// The endpoint that the usual AWS variables or the profile name for a service.
-fn usual_endpoint(service: Service, config: &SdkConfig) -> Option<String> {
+/// The endpoint of a service in the usual AWS variables or the profile.
+fn configured_endpoint(service: Service, config: &SdkConfig) -> Option<String> {
     let key = ServiceConfigKey::builder()
         .service_id(service.name())
         .env("AWS_ENDPOINT_URL")
@@ -143,8 +143,8 @@ fn usual_endpoint(service: Service, config: &SdkConfig) -> Option<String> {
     own.or_else(|| config.endpoint_url().map(ToOwned::to_owned))
 }
 
-/// Where a client of this configuration looks for its service, in words: the endpoint, or the region.
-pub fn place(config: &SdkConfig) -> String {
+/// The endpoint of a configuration, or else its region, for messages.
+pub fn endpoint_or_region(config: &SdkConfig) -> String {
     let region = || {
         let region = config.region().map_or("unknown", AsRef::as_ref);
         format!("region {region}")
@@ -161,7 +161,7 @@ fn loader(settings: &AwsSettings) -> ConfigLoader {
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .http_client(Builder::new().tls_provider(tls).build_https())
         .timeout_config(timeouts)
-        .retry_config(RetryConfig::standard().with_max_attempts(TRIES_MAX));
+        .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX));
     if let Some(region) = &settings.region {
         loader = loader.region(Region::new(region.clone()));
     }
@@ -185,7 +185,7 @@ fn is_endpoint(url: &str) -> bool {
     rest.is_some_and(|host| !host.is_empty() && !host.contains(char::is_whitespace))
 }
 
-/// The last cause, which is the one that says something.
+/// The innermost cause, which is the specific one.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -207,11 +207,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn explicit_settings_are_enough() {
+    async fn explicit_settings_are_sufficient() {
         let config = connect(Service::DynamoDb, &settings()).await;
         let config = config.expect("a configuration");
         assert_eq!(config.region().map(AsRef::as_ref), Some("eu-central-1"));
-        assert_eq!(place(&config), "region eu-central-1");
+        assert_eq!(endpoint_or_region(&config), "region eu-central-1");
         let endpoint = Some("http://127.0.0.1:4566".to_owned());
         let settings = AwsSettings {
             endpoint,
@@ -219,7 +219,7 @@ mod tests {
         };
         let config = connect(Service::Sqs, &settings).await;
         assert_eq!(
-            place(&config.expect("a configuration")),
+            endpoint_or_region(&config.expect("a configuration")),
             "http://127.0.0.1:4566"
         );
     }

@@ -1,4 +1,4 @@
-//! Whether the service answers, and since when.
+//! Records whether the service answers, and since when.
 
 use std::{
     collections::VecDeque,
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::Class;
 
-/// Changes kept; older ones are forgotten.
+/// Most changes kept; older ones are dropped.
 const CHANGES_MAX: usize = 16;
 
-/// What is known of a connection, from the calls themselves. Clones share one record.
+/// The state of a connection, derived from its calls. Clones share one record.
 #[derive(Clone, Debug, Default)]
 pub struct Connection(Arc<Mutex<VecDeque<(bool, Instant)>>>);
 
@@ -22,17 +22,17 @@ impl Connection {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call was answered.
+    /// Records that a call was answered.
     pub fn answered(&self) {
-        self.note(true);
+        self.record(true);
     }
 
-    /// A call failed. An answer that refuses it is an answer all the same.
+    /// Records that a call failed. A response that refuses the call counts as an answer.
     pub fn failed(&self, class: Class) {
-        self.note(!matches!(class, Class::NotSent | Class::Unknown));
+        self.record(!matches!(class, Class::NotSent | Class::Unknown));
     }
 
-    fn note(&self, is_up: bool) {
+    fn record(&self, is_up: bool) {
         let mut changes = self.lock();
         if changes.back().is_some_and(|(was_up, _)| *was_up == is_up) {
             return;

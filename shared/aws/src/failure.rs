@@ -1,40 +1,40 @@
-//! What went wrong with a call, by what the caller can do.
+//! Failures of calls, classified by what the caller can do.
 
 use std::{error::Error, sync::Arc};
 
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
-/// What a failed call means.
+/// The meaning of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Too many calls or too little capacity; nothing was done. Try again later.
+    /// Too many calls or too little capacity. The call had no effect; retry later.
     Throttled,
-    /// Not reached: nothing was done. Try again later.
+    /// The service was not reached. The call had no effect; retry later.
     NotSent,
-    /// No answer, or an answer that says nothing: the call may have taken effect. Look before concluding.
+    /// No response, or an inconclusive one. The call may have taken effect; read the state before drawing conclusions.
     Unknown,
     /// The condition of a write did not hold.
     ConditionFailed,
-    /// A transaction met another one, or did not hold; the reasons are with the error itself.
+    /// A transaction conflicted with another one, or its conditions failed; the error itself has the reasons.
     Cancelled,
-    /// The table, index or queue does not exist (any more, or yet).
+    /// The table, index or queue does not exist, no longer exists, or does not exist yet.
     Missing,
-    /// The credentials are wrong, lapsed, or do not allow the call.
+    /// The credentials are wrong, expired, or do not allow the call.
     Denied,
-    /// Something of that name exists or is being changed.
+    /// A resource of that name exists or is being changed.
     InUse,
-    /// The call itself is wrong and will never work.
+    /// The call is invalid and cannot succeed.
     Invalid,
 }
 
 impl Class {
-    /// Whether the same call may work later.
+    /// Whether the same call may succeed later.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::Throttled | Self::NotSent | Self::Unknown)
     }
 
-    /// The class of an error code, as entries of a batch carry it; `status` is the HTTP status it would have had.
+    /// The class of an error code in a batch entry; `status` is the HTTP status that corresponds to it.
     pub fn of_code(code: &str, status: u16) -> Self {
         of_code(code, status)
     }
@@ -43,14 +43,14 @@ impl Class {
 /// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What it means.
+    /// The meaning of the failure.
     pub class: Class,
-    /// The service's code and words, or the last cause.
+    /// The service's code and message, or the innermost cause.
     pub message: Arc<str>,
 }
 
-/// The one table from errors to classes. A code that is not in it is judged by the HTTP status: 5xx may have taken
-/// effect, anything else will never work.
+/// Classifies an error. The class of an unknown code follows from the HTTP status: a call with 5xx may have taken
+/// effect, any other cannot succeed.
 pub fn classify<E, R>(error: &SdkError<E, R>) -> Failure
 where
     E: ProvideErrorMetadata + Error + 'static,
@@ -72,9 +72,9 @@ where
     }
 }
 
-/// The status of a raw answer.
+/// The status of a raw response.
 pub trait HttpStatus {
-    /// As a number.
+    /// The status code.
     fn status_code(&self) -> u16;
 }
 
@@ -178,11 +178,11 @@ where
     R: std::fmt::Debug,
 {
     if let SdkError::ServiceError(service) = error {
-        let (code, words) = (service.err().code(), service.err().message());
-        return match (code, words) {
-            (Some(code), Some(words)) => format!("{code}: {words}"),
+        let (code, text) = (service.err().code(), service.err().message());
+        return match (code, text) {
+            (Some(code), Some(text)) => format!("{code}: {text}"),
             (Some(code), None) => code.to_owned(),
-            (None, Some(words)) => words.to_owned(),
+            (None, Some(text)) => text.to_owned(),
             (None, None) => service.err().to_string(),
         };
     }

@@ -6,7 +6,7 @@ mod failure;
 mod meter;
 
 pub use aws_types::SdkConfig;
-pub use connect::{AwsSettings, Service, SetupError, connect, place};
+pub use connect::{AwsSettings, Service, SetupError, connect, endpoint_or_region};
 pub use connection::Connection;
 pub use dueline_ports::Cost;
 pub use failure::{Class, Failure, classify};

@@ -1,4 +1,4 @@
-//! What calls cost, counted from their answers.
+//! The costs of calls, counted from their responses.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +7,10 @@ use std::{
 
 use dueline_ports::Cost;
 
-/// Jobs told apart; what belongs to further ones is counted under no job.
+/// Most jobs counted separately; costs of further ones are counted under no job.
 const JOBS_MAX: usize = 10_000;
 
-/// Adds up costs, by job and operation. Clones share one count.
+/// Adds up costs, by job and operation. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Meter(Arc<Mutex<Counts>>);
 
@@ -21,7 +21,7 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call for one job, or for none in particular, and exports it as metrics.
+    /// Counts a call for one job, or for no particular one, and exports it as metrics.
     pub fn add(&self, job: Option<&str>, operation: &'static str, cost: Cost) {
         export(job, operation, &cost);
         let mut counts = self.lock();
@@ -35,14 +35,14 @@ impl Meter {
         *total = total.plus(cost);
     }
 
-    /// Everything so far.
+    /// The total so far.
     pub fn total(&self) -> Cost {
         let counts = self.lock();
         let all = counts.values().flat_map(BTreeMap::values);
         all.fold(Cost::default(), |sum, cost| sum.plus(*cost))
     }
 
-    /// Everything so far, by job; `None` is what no job in particular caused.
+    /// The total so far, by job; `None` holds costs that belong to no particular job.
     pub fn by_job(&self) -> BTreeMap<Option<Arc<str>>, Cost> {
         let sum = |costs: &BTreeMap<_, Cost>| {
             let costs = costs.values();
@@ -53,7 +53,7 @@ impl Meter {
         jobs.map(|(job, costs)| (job.clone(), sum(costs))).collect()
     }
 
-    /// Everything so far, by operation.
+    /// The total so far, by operation.
     pub fn by_operation(&self) -> BTreeMap<&'static str, Cost> {
         let mut sums: BTreeMap<&'static str, Cost> = BTreeMap::new();
         for (operation, cost) in self.lock().values().flatten() {

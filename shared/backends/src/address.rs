@@ -1,4 +1,4 @@
-//! What a URI says, before anything is opened.
+//! Parses store and queue URIs. Nothing is opened.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::{
     uri::{Uri, wrong_value},
 };
 
-/// Which store, and how.
+/// The kind of a store and its options.
 #[derive(Clone, Debug)]
 pub enum StoreAddress {
     /// One SQLite file.
@@ -19,10 +19,10 @@ pub enum StoreAddress {
     DynamoDb(dueline_store_dynamodb::DynamoOptions),
 }
 
-/// Which queue, and how.
+/// The kind of a queue and its options.
 #[derive(Clone, Debug)]
 pub enum QueueAddress {
-    /// In this process.
+    /// A queue inside this process.
     Local,
     /// SQS queues with a common prefix.
     #[cfg(feature = "aws")]
@@ -30,7 +30,7 @@ pub enum QueueAddress {
 }
 
 impl StoreAddress {
-    /// Takes a URI apart: `sqlite:PATH?durability=&max_pages=`, or
+    /// Parses a URI: `sqlite:PATH?durability=&max_pages=`, or
     /// `dynamodb://TABLE?region=&endpoint=&profile=&slots=&timeout_ms=&connect_timeout_ms=`.
     pub fn parse(uri: &str) -> Result<Self, BackendError> {
         let malformed = |example| BackendError::Malformed {
@@ -42,6 +42,9 @@ impl StoreAddress {
         let parsed = Uri::parse(uri).ok_or_else(|| malformed(sqlite_example))?;
         match parsed.scheme {
             "sqlite" if parsed.path.is_empty() => Err(malformed(sqlite_example)),
+            // SQLite's name for a database in memory. It has never been one here: the path is made absolute, so it named
+            // a file of this name, which its user would not expect to find or to be durable.
+            "sqlite" if parsed.path == ":memory:" => Err(BackendError::InMemory),
             "sqlite" => sqlite(parsed).map(Self::Sqlite),
             #[cfg(feature = "aws")]
             "dynamodb" if parsed.path.is_empty() => Err(malformed("dynamodb://TABLE")),
@@ -64,7 +67,7 @@ impl StoreAddress {
 }
 
 impl QueueAddress {
-    /// Takes a URI apart: `local:`, or
+    /// Parses a URI: `local:`, or
     /// `sqs://[PREFIX]?region=&endpoint=&profile=&visibility_timeout_s=&priority_queues=&timeout_ms=&connect_timeout_ms=`.
     pub fn parse(uri: &str) -> Result<Self, BackendError> {
         let malformed = || BackendError::Malformed {

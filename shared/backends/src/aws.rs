@@ -1,4 +1,4 @@
-//! What URIs of DynamoDB and SQS say.
+//! Parses the URIs of DynamoDB and SQS, and classifies the errors of opening them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Making, checking and removing what a store and queue need in AWS.
+//! Creates, checks and deletes the AWS resources of a store and a queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,19 +8,19 @@ use dueline_ports::{JobStore as _, QueueError, TaskQueue as _};
 use dueline_queue_sqs::{Drift, OpenError as SqsError, QueueInfo, SqsOptions, SqsQueue};
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore, OpenError,
-    setup::{self, Found, Site, Step, Undone, Wanted},
+    setup::{self, SetupClient, SetupStep, SkippedStep, TableSpec, TableState},
 };
 
 use crate::{BackendError, QueueAddress, StoreAddress};
 
-/// Something to do, something done, or something that has to be known.
+/// A planned or completed change, or a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The table or queue.
     pub what: String,
-    /// In words.
+    /// The description.
     pub text: String,
-    /// Whether it changes something; else it only has to be known.
+    /// Whether something is changed; otherwise this is a notice.
     pub changes: bool,
 }
 
@@ -35,93 +35,93 @@ impl Action {
     }
 }
 
-/// What [`set_up`] would do, and what it would leave to people.
+/// What [`set_up`] would do, with notices about what it would not do.
 pub async fn plan(store: &StoreAddress, queue: &QueueAddress) -> Result<Vec<Action>, BackendError> {
-    let mut actions = Vec::from_iter(apart(store, queue));
-    let mut is_there = false;
+    let mut actions = Vec::from_iter(local_queue_notice(store, queue));
+    let mut store_exists = false;
     if let StoreAddress::DynamoDb(options) = store {
         let steps = steps(options).await?;
-        is_there = steps.iter().all(|step| *step != Step::CreateTable)
+        store_exists = steps.iter().all(|step| *step != SetupStep::CreateTable)
             && !steps
                 .iter()
-                .any(|step| matches!(step, Step::WriteMeta { .. } | Step::Foreign(_)));
-        actions.extend(told(&options.table, &steps, &[]));
+                .any(|step| matches!(step, SetupStep::WriteMeta { .. } | SetupStep::Foreign(_)));
+        actions.extend(table_actions(&options.table, &steps, &[]));
     }
     if let QueueAddress::Sqs(options) = queue {
         let sqs = open(options).await?;
-        for info in infos(&sqs, store, is_there).await? {
-            actions.extend(wanted(&info));
+        for info in describe_queues(&sqs, store, store_exists).await? {
+            actions.extend(queue_actions(&info));
         }
     }
     Ok(actions)
 }
 
-/// Makes what is missing: table, index, expiry, backups, the set-aside queue, and the queue of every job that is known.
-/// What is there already is left alone, and attributes that differ are put right; so it can be run again and again.
+/// Creates what is missing: table, index, expiry, backups, the quarantine queue, and the queue of every stored job.
+/// Existing resources are kept, and attributes that differ are corrected, so it can be repeated.
 ///
-/// A queue that belongs to another deployment is left as it is: that is an error, told when all else is done.
+/// A queue that belongs to another deployment is not changed. It is reported as an error after everything else is done.
 pub async fn set_up(
     store: &StoreAddress,
     queue: &QueueAddress,
 ) -> Result<Vec<Action>, BackendError> {
-    let mut actions = Vec::from_iter(apart(store, queue));
+    let mut actions = Vec::from_iter(local_queue_notice(store, queue));
     if let StoreAddress::DynamoDb(options) = store {
-        let site = site(options).await?;
+        let setup_client = setup_client(options).await?;
         let steps = steps(options).await?;
-        let carried_out = site.carry_out(&options.table, &steps).await;
-        let undone = carried_out.map_err(dynamo)?;
-        actions.extend(told(&options.table, &steps, &undone));
+        let completed = setup_client.execute(&options.table, &steps).await;
+        let skipped = completed.map_err(dynamo)?;
+        actions.extend(table_actions(&options.table, &steps, &skipped));
     }
     if let QueueAddress::Sqs(options) = queue {
         let sqs = open(options).await?;
-        let before = infos(&sqs, store, true).await?;
-        let mut refused = Vec::from_iter(refusal(set_up_set_aside(&sqs).await)?);
+        let before = describe_queues(&sqs, store, true).await?;
+        let mut refusals = Vec::from_iter(refusal(set_up_quarantine(&sqs).await)?);
         for job in jobs(store).await? {
-            refused.extend(refusal(set_up_queues(&sqs, &job).await)?);
+            refusals.extend(refusal(set_up_queues(&sqs, &job).await)?);
         }
-        if !refused.is_empty() {
-            let all = QueueError::Invalid(refused.join("; ").into());
+        if !refusals.is_empty() {
+            let all = QueueError::Invalid(refusals.join("; ").into());
             return Err(BackendError::Queue(all));
         }
-        actions.extend(before.iter().flat_map(wanted));
+        actions.extend(before.iter().flat_map(queue_actions));
     }
     Ok(actions)
 }
 
-async fn set_up_set_aside(sqs: &SqsQueue) -> Result<(), QueueError> {
-    sqs.ensure_set_aside().await?;
-    sqs.mend_set_aside().await.map(drop)
+async fn set_up_quarantine(sqs: &SqsQueue) -> Result<(), QueueError> {
+    sqs.ensure_quarantine().await?;
+    sqs.fix_quarantine().await.map(drop)
 }
 
 async fn set_up_queues(sqs: &SqsQueue, job: &JobName) -> Result<(), QueueError> {
     sqs.ensure(job).await?;
-    sqs.mend(job).await.map(drop)
+    sqs.fix(job).await.map(drop)
 }
 
-/// What was refused for good, such as a queue of another deployment, keeps nobody from setting up the rest.
-fn refusal(done: Result<(), QueueError>) -> Result<Option<Arc<str>>, BackendError> {
-    match done {
+/// The reason of a permanent refusal, such as a queue of another deployment. It does not stop the rest of the setup.
+fn refusal(result: Result<(), QueueError>) -> Result<Option<Arc<str>>, BackendError> {
+    match result {
         Ok(()) => Ok(None),
         Err(QueueError::Invalid(why)) => Ok(Some(why)),
         Err(error) => Err(BackendError::Queue(error)),
     }
 }
 
-/// A store for several processes and a queue within one: each of them is fine, but not both for several processes.
-fn apart(store: &StoreAddress, queue: &QueueAddress) -> Option<Action> {
+/// A notice if the store is shared by several processes but the queue is not. A single process can use both.
+fn local_queue_notice(store: &StoreAddress, queue: &QueueAddress) -> Option<Action> {
     let StoreAddress::DynamoDb(_) = store else {
         return None;
     };
-    let text = "the queue lives inside each process, so a message that one sends reaches no controller of another: several \
-                processes need a shared queue, --queue sqs://PREFIX";
+    let text = "the queue is inside each process, so its messages reach no controller in another process; several \
+                processes need a shared queue: --queue sqs://PREFIX";
     matches!(queue, QueueAddress::Local).then(|| Action::new("queue 'local:'", text, false))
 }
 
-/// As [`set_up`], but refuses a table that exists: for somebody who will remove it again.
-pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
+/// As [`set_up`], but refuses a table that exists, because the caller will delete the table afterwards.
+pub async fn create_new(store: &str, queue: &str) -> Result<(), BackendError> {
     let (store, queue) = (StoreAddress::parse(store)?, QueueAddress::parse(queue)?);
     if let StoreAddress::DynamoDb(options) = &store
-        && found(options).await?.table.is_some()
+        && inspect(options).await?.table.is_some()
     {
         return Err(BackendError::Exists {
             what: options.table.clone(),
@@ -130,8 +130,8 @@ pub async fn make_new(store: &str, queue: &str) -> Result<(), BackendError> {
     set_up(&store, &queue).await.map(drop)
 }
 
-/// Conditional writes a second that the table takes from `callers`, whoever makes them; nothing where there is no table.
-/// Leaves items behind, so it is for tables of [`make_new`].
+/// Measures how many conditional writes per second the table accepts from `callers` concurrent callers; `None` if the
+/// store has no table. The items are not deleted, so use it only on tables of [`create_new`].
 pub async fn ceiling(
     store: &str,
     callers: u32,
@@ -140,25 +140,29 @@ pub async fn ceiling(
     let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? else {
         return Ok(None);
     };
-    let site = site(&options).await?;
-    let measured = site.ceiling(&options.table, callers, lasting).await;
+    let setup_client = setup_client(&options).await?;
+    let measured = setup_client.ceiling(&options.table, callers, lasting).await;
     measured.map(Some).map_err(dynamo)
 }
 
-/// Removes the table with everything in it, and all queues with the prefix and tag of this deployment; with `dry_run` it
-/// only says so. What is not there is no error; what belongs to somebody else stays, and is one.
+/// Deletes the table with all its items, and all queues with the prefix and tag of this deployment. With `dry_run`,
+/// only returns what would be deleted. Missing resources are not an error; a table of another program is one, and is
+/// kept.
 pub async fn remove(store: &str, queue: &str, dry_run: bool) -> Result<Vec<Action>, BackendError> {
     let mut actions = Vec::new();
     if let StoreAddress::DynamoDb(options) = StoreAddress::parse(store)? {
-        let (site, table) = (site(&options).await?, options.table);
-        let items = site.is_removable(&table).await.map_err(dynamo)?;
+        let (setup_client, table) = (setup_client(&options).await?, options.table);
+        let items = setup_client.is_removable(&table).await.map_err(dynamo)?;
         let items = items.map(|shape| shape.items);
         if !dry_run {
-            site.remove(&table).await.map_err(dynamo)?;
+            setup_client.remove(&table).await.map_err(dynamo)?;
         }
         let action = match items {
             Some(items) => (format!("delete the table with about {items} items"), true),
-            None => (format!("there is no such table at {}", site.place), false),
+            None => (
+                format!("there is no such table at {}", setup_client.endpoint),
+                false,
+            ),
         };
         actions.push(Action::new(&table, action.0, action.1));
     }
@@ -176,25 +180,25 @@ pub async fn remove(store: &str, queue: &str, dry_run: bool) -> Result<Vec<Actio
     Ok(actions)
 }
 
-async fn found(options: &DynamoOptions) -> Result<Found, BackendError> {
-    let site = site(options).await?;
-    site.inspect(&options.table).await.map_err(dynamo)
+async fn inspect(options: &DynamoOptions) -> Result<TableState, BackendError> {
+    let setup_client = setup_client(options).await?;
+    setup_client.inspect(&options.table).await.map_err(dynamo)
 }
 
-async fn steps(options: &DynamoOptions) -> Result<Vec<Step>, BackendError> {
-    let wanted = Wanted {
+async fn steps(options: &DynamoOptions) -> Result<Vec<SetupStep>, BackendError> {
+    let expected = TableSpec {
         table: options.table.clone(),
         slots: options.slots,
         backups: true,
     };
-    Ok(setup::plan(&found(options).await?, &wanted))
+    Ok(setup::plan(&inspect(options).await?, &expected))
 }
 
-fn told(table: &str, steps: &[Step], undone: &[Undone]) -> Vec<Action> {
-    let steps = steps.iter().filter(|step| **step != Step::Wait);
-    let action = |step: &Step| match undone.iter().find(|undone| undone.step == *step) {
-        Some(Undone { why, .. }) => {
-            let text = format!("not done, because it is not to be had here ({why}): {step}");
+fn table_actions(table: &str, steps: &[SetupStep], skipped: &[SkippedStep]) -> Vec<Action> {
+    let steps = steps.iter().filter(|step| **step != SetupStep::Wait);
+    let action = |step: &SetupStep| match skipped.iter().find(|skipped| skipped.step == *step) {
+        Some(SkippedStep { why, .. }) => {
+            let text = format!("skipped, because the service does not support it ({why}): {step}");
             Action::new(table, text, false)
         }
         None => Action::new(table, step.to_string(), step.changes()),
@@ -207,7 +211,7 @@ async fn open(options: &SqsOptions) -> Result<Arc<SqsQueue>, BackendError> {
     queue.map_err(|error: SqsError| BackendError::Sqs(error))
 }
 
-/// The jobs of a store that is set up.
+/// The names of the jobs in a store that is set up.
 async fn jobs(store: &StoreAddress) -> Result<Vec<JobName>, BackendError> {
     let StoreAddress::DynamoDb(options) = store else {
         return Ok(Vec::new());
@@ -219,17 +223,17 @@ async fn jobs(store: &StoreAddress) -> Result<Vec<JobName>, BackendError> {
     Ok(jobs.iter().map(|job| job.name.clone()).collect())
 }
 
-async fn infos(
+async fn describe_queues(
     sqs: &SqsQueue,
     store: &StoreAddress,
-    store_is_there: bool,
+    store_exists: bool,
 ) -> Result<Vec<QueueInfo>, BackendError> {
     let mut infos = vec![
-        sqs.describe_set_aside()
+        sqs.describe_quarantine()
             .await
             .map_err(BackendError::Queue)?,
     ];
-    if store_is_there {
+    if store_exists {
         for job in jobs(store).await? {
             infos.extend(sqs.describe(&job).await.map_err(BackendError::Queue)?);
         }
@@ -237,32 +241,36 @@ async fn infos(
     Ok(infos)
 }
 
-fn wanted(info: &QueueInfo) -> Vec<Action> {
+fn queue_actions(info: &QueueInfo) -> Vec<Action> {
     if !info.exists {
         return vec![Action::new(&info.name, "create the queue", true)];
     }
     if let Some(owner) = info.other_owner() {
         let text = format!(
-            "left as it is, and not usable: it belongs to the deployment with the prefix '{owner}'; give one of the two \
-             another prefix"
+            "not changed and not usable: it belongs to the deployment with the prefix '{owner}'; change the prefix of one of \
+             the two deployments"
         );
         return vec![Action::new(&info.name, text, false)];
     }
     let change = |drift: &Drift| {
-        let Drift { what, is, wanted } = drift;
-        let is = is.as_deref().unwrap_or("nothing");
+        let Drift {
+            name,
+            actual,
+            expected,
+        } = drift;
+        let actual = actual.as_deref().unwrap_or("nothing");
         Action::new(
             &info.name,
-            format!("set {what} from {is} to {wanted}"),
+            format!("set {name} from {actual} to {expected}"),
             true,
         )
     };
     info.drift.iter().map(change).collect()
 }
 
-async fn site(options: &DynamoOptions) -> Result<Site, BackendError> {
-    let site = Site::of(&options.aws).await;
-    site.map_err(|error| dynamo(error.into()))
+async fn setup_client(options: &DynamoOptions) -> Result<SetupClient, BackendError> {
+    let setup_client = SetupClient::of(&options.aws).await;
+    setup_client.map_err(|error| dynamo(error.into()))
 }
 
 fn dynamo(error: OpenError) -> BackendError {

@@ -1,22 +1,28 @@
-//! Why a store or queue was not opened.
+//! Errors of opening, setting up and deleting stores and queues.
 
 use dueline_store_sqlite::OpenError;
 
-/// Why a store or queue was not opened.
+/// Why a store or queue could not be opened, set up or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The text is no URI of ours.
+    /// The text is not a store or queue URI.
     #[error("'{uri}' is not a {what} URI; write {example}")]
     Malformed {
         /// What was given.
         uri: String,
         /// `store` or `queue`.
         what: &'static str,
-        /// What one looks like.
+        /// A valid URI.
         example: &'static str,
     },
-    /// No such kind of backend.
-    #[error("unknown {what} '{scheme}'; known are {known}")]
+    /// The URI asks for a SQLite database in memory.
+    #[error(
+        "a store needs a file: tasks in memory would be lost with the process; write sqlite:PATH, in a temporary folder \
+         if the tasks need not last"
+    )]
+    InMemory,
+    /// The scheme names no backend.
+    #[error("unknown {what} scheme '{scheme}'; use one of {known}")]
     UnknownScheme {
         /// `store` or `queue`.
         what: &'static str,
@@ -25,14 +31,14 @@ pub enum BackendError {
         /// What would work.
         known: String,
     },
-    /// The backend exists, but not in this build.
+    /// The backend is not part of this build.
     #[error("this program was built without {scheme}:; build it with the feature 'aws'")]
     NotBuilt {
         /// What was given.
         scheme: String,
     },
     /// The backend has no such option.
-    #[error("unknown option '{option}' in '{uri}'; known are {known}")]
+    #[error("unknown option '{option}' in '{uri}'; known options are {known}")]
     UnknownOption {
         /// The URI.
         uri: String,
@@ -41,7 +47,7 @@ pub enum BackendError {
         /// What would work.
         known: &'static str,
     },
-    /// The option does not take this value.
+    /// The value of the option is invalid.
     #[error("option '{option}' takes {expected}, not '{value}'")]
     OptionValue {
         /// The option.
@@ -62,37 +68,37 @@ pub enum BackendError {
     #[cfg(feature = "aws")]
     #[error("cannot open the queue")]
     Sqs(#[source] dueline_queue_sqs::OpenError),
-    /// A queue cannot be made, changed or removed.
+    /// A queue cannot be created, changed or deleted.
     #[error("cannot set up the queues")]
     Queue(#[source] dueline_ports::QueueError),
     /// The jobs cannot be read.
     #[error("cannot read the jobs")]
     Store(#[source] dueline_ports::StoreError),
-    /// It is there already, and was to be made anew.
-    #[error("table '{what}' exists already; name one that does not, it is made and removed")]
+    /// The table exists, but was to be created.
+    #[error("table '{what}' already exists; name a new table, which is created and then deleted")]
     Exists {
         /// The table.
         what: String,
     },
 }
 
-/// What kind of thing is wrong.
+/// The kind of a [`BackendError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Another process has it.
+    /// Another process uses the store or table.
     InUse,
-    /// It does not exist.
+    /// The table does not exist.
     Missing,
     /// No permission, or no credentials.
     Denied,
-    /// It does not answer.
+    /// The service does not answer.
     Unreachable,
-    /// What was asked for, or what is there, is not as it must be.
+    /// The settings, or the existing resources, are wrong.
     Wrong,
 }
 
 impl BackendError {
-    /// What kind of thing is wrong.
+    /// The kind of a [`BackendError`].
     pub fn fault(&self) -> Fault {
         match self {
             Self::Sqlite(OpenError::InUse { .. }) => Fault::InUse,
@@ -106,4 +112,16 @@ impl BackendError {
             _ => Fault::Wrong,
         }
     }
+}
+
+/// The messages of an error and all its causes, joined by `: `.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

@@ -14,14 +14,15 @@ mod open;
 mod uri;
 
 pub use address::{QueueAddress, StoreAddress};
-pub use error::{BackendError, Fault};
-pub use open::{OpenedQueue, OpenedStore, open_queue, open_store};
+pub use dueline_sinks::SinkOptions;
+pub use error::{BackendError, Fault, error_chain};
+pub use open::{OpenedQueue, OpenedStore, open_queue, open_sinks, open_store};
 
 #[cfg(feature = "aws")]
 pub use {dueline_aws, dueline_queue_sqs, dueline_store_dynamodb};
 
-/// Schemes a store URI may have.
+/// The schemes of store URIs.
 pub const STORE_SCHEMES: &[&str] = &["sqlite", "dynamodb"];
 
-/// Schemes a queue URI may have.
+/// The schemes of queue URIs.
 pub const QUEUE_SCHEMES: &[&str] = &["local", "sqs"];

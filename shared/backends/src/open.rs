@@ -1,9 +1,10 @@
-//! Stores and queues, opened.
+//! Opens stores and queues by URI.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use dueline_ports::{Cost, Store, TaskQueue};
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
+use dueline_sinks::{DeploymentSinks, SinkOptions};
 use dueline_store_sqlite::SqliteStore;
 
 use crate::{BackendError, QueueAddress, StoreAddress};
@@ -12,7 +13,7 @@ use crate::{BackendError, QueueAddress, StoreAddress};
 pub struct OpenedStore {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// What an acknowledged write survives, as text for people.
+    /// The durability of acknowledged writes, as displayed to users.
     pub durability: &'static str,
     adapter: StoreAdapter,
 }
@@ -24,8 +25,9 @@ enum StoreAdapter {
 }
 
 impl OpenedStore {
-    /// Ready when the store has failed for good and the process should end. A store over the network never does.
-    pub fn broken(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    /// Resolves with the reason when the store has failed permanently and the process should end. A store over the
+    /// network never does.
+    pub fn broken(&self) -> Pin<Box<dyn Future<Output = Arc<str>> + Send>> {
         match &self.adapter {
             StoreAdapter::Sqlite(sqlite) => {
                 let sqlite = sqlite.clone();
@@ -36,7 +38,16 @@ impl OpenedStore {
         }
     }
 
-    /// Bytes the store takes on this machine's disk.
+    /// Why writes are refused at present. A store over the network refuses each call by itself.
+    pub fn refuses_writes(&self) -> Option<Arc<str>> {
+        match &self.adapter {
+            StoreAdapter::Sqlite(sqlite) => sqlite.refuses_writes(),
+            #[cfg(feature = "aws")]
+            StoreAdapter::DynamoDb(_) => None,
+        }
+    }
+
+    /// The size of the store on this machine's disk.
     pub fn bytes_on_disk(&self) -> u64 {
         match &self.adapter {
             StoreAdapter::Sqlite(sqlite) => sqlite.bytes_on_disk(),
@@ -45,7 +56,7 @@ impl OpenedStore {
         }
     }
 
-    /// Whether other processes may work on the same store, and every write is billed.
+    /// Whether other processes may use the same store and every write is billed.
     pub const fn is_shared(&self) -> bool {
         match &self.adapter {
             StoreAdapter::Sqlite(_) => false,
@@ -54,7 +65,7 @@ impl OpenedStore {
         }
     }
 
-    /// What this process has spent on the store; nothing where nothing is billed.
+    /// The costs of the store that this process has caused; zero for a store that is not billed.
     pub fn cost(&self) -> Cost {
         match &self.adapter {
             StoreAdapter::Sqlite(_) => Cost::default(),
@@ -63,7 +74,8 @@ impl OpenedStore {
         }
     }
 
-    /// The latest changes of the connection, oldest first: up or down, and how long ago. Empty where there is none.
+    /// The latest changes of the connection, oldest first: up or down, and how long ago. Empty for a store without a
+    /// connection.
     pub fn connection(&self) -> Vec<(bool, Duration)> {
         match &self.adapter {
             StoreAdapter::Sqlite(_) => Vec::new(),
@@ -96,7 +108,7 @@ impl OpenedQueue {
         }
     }
 
-    /// What this process has spent on the queue; nothing where nothing is billed.
+    /// The costs of the queue that this process has caused; zero for a queue that is not billed.
     pub fn cost(&self) -> Cost {
         match &self.adapter {
             QueueAdapter::Local => Cost::default(),
@@ -120,7 +132,7 @@ pub async fn open_store(uri: &str) -> Result<OpenedStore, BackendError> {
         #[cfg(feature = "aws")]
         StoreAddress::DynamoDb(options) => {
             let meter = dueline_aws::Meter::default();
-            // The SDK's futures are large; nobody else should carry them.
+            // Boxed, because the SDK's futures would make the futures of all callers large.
             let opening = dueline_store_dynamodb::DynamoStore::open(options, meter);
             let store = Box::pin(opening).await;
             let store = Arc::new(store.map_err(BackendError::DynamoDb)?);
@@ -150,5 +162,26 @@ pub async fn open_queue(uri: &str) -> Result<OpenedQueue, BackendError> {
                 adapter: QueueAdapter::Sqs(meter),
             })
         }
+    }
+}
+
+/// Opens the sinks of a deployment. Queues of SQS are sinks where the deployment's own queues are on SQS.
+pub async fn open_sinks(
+    options: SinkOptions,
+    queue_uri: &str,
+    queue: &OpenedQueue,
+) -> Result<DeploymentSinks, BackendError> {
+    let sinks = DeploymentSinks::new(options);
+    match (QueueAddress::parse(queue_uri)?, &queue.adapter) {
+        #[cfg(feature = "aws")]
+        (QueueAddress::Sqs(options), QueueAdapter::Sqs(meter)) => {
+            let service = dueline_aws::Service::Sqs;
+            let config = Box::pin(dueline_aws::connect(service, &options.aws)).await;
+            let config = config.map_err(|error| BackendError::Sqs(error.into()))?;
+            let client = aws_sdk_sqs::Client::new(&config);
+            let sqs = dueline_sinks::SqsSinks::new(client, meter.clone(), options.prefix);
+            Ok(sinks.with_sqs(sqs))
+        }
+        _ => Ok(sinks),
     }
 }

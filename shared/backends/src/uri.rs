@@ -1,10 +1,10 @@
-//! `scheme:path?option=value&…`, no more than backends need.
+//! A parser for URIs of the form `scheme:path?option=value&…`, limited to what backends need.
 
 use std::{fmt::Display, str::FromStr};
 
 use crate::BackendError;
 
-/// A URI taken apart. Options are taken out one by one; what is left over at the end is unknown.
+/// A parsed URI. Options are removed as they are read; an option that remains at the end is unknown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Uri<'a> {
     whole: &'a str,
@@ -14,7 +14,7 @@ pub(crate) struct Uri<'a> {
 }
 
 impl<'a> Uri<'a> {
-    /// `None` when there is no scheme.
+    /// Parses a URI. `None` if it has no scheme.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, rest) = text.split_once(':')?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -35,7 +35,7 @@ impl<'a> Uri<'a> {
         })
     }
 
-    /// Takes the option out; the last one counts when it is there twice.
+    /// Removes an option and returns its value; the last one if it is repeated.
     pub(crate) fn option(&mut self, name: &str) -> Option<&'a str> {
         let found = self.options.iter().rev().find(|(known, _)| *known == name);
         let value = found.map(|(_, value)| *value);
@@ -43,7 +43,7 @@ impl<'a> Uri<'a> {
         value
     }
 
-    /// Takes an option out that is parsed by its type.
+    /// As [`Uri::option`], with the value parsed.
     pub(crate) fn parsed<T: FromStr<Err: Display>>(
         &mut self,
         name: &'static str,
@@ -58,7 +58,7 @@ impl<'a> Uri<'a> {
             .map_err(|_| wrong_value(name, value, expected))
     }
 
-    /// All options must have been taken out by now.
+    /// Fails if an option remains that was not read.
     pub(crate) fn end(self, known: &'static str) -> Result<(), BackendError> {
         match self.options.first() {
             None => Ok(()),

@@ -1,32 +1,44 @@
-//! Backends are picked by URI, and a wrong one says what would be right.
+//! Backends are selected by URI, and the error for a wrong URI names valid ones.
 
 use dueline_backends::{BackendError, Fault, QueueAddress, StoreAddress, open_queue, open_store};
 
 fn store_error(uri: &str) -> String {
     match StoreAddress::parse(uri) {
-        Ok(_) => panic!("'{uri}' was understood"),
+        Ok(_) => panic!("'{uri}' was accepted"),
         Err(error) => error.to_string(),
     }
 }
 
 fn queue_error(uri: &str) -> String {
     match QueueAddress::parse(uri) {
-        Ok(_) => panic!("'{uri}' was understood"),
+        Ok(_) => panic!("'{uri}' was accepted"),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
 fn f_139_unknown_schemes_and_options_are_refused_with_the_known_ones() {
-    assert!(store_error("mysql://x").contains("known are sqlite, dynamodb"));
+    assert!(store_error("mysql://x").contains("use one of sqlite, dynamodb"));
     assert!(store_error("sqlite:x.db?colour=red").contains("durability"));
     assert!(store_error("sqlite:x.db?durability=maybe").contains("full or normal"));
     for bad in ["", "sqlite", "sqlite:", "sqlite://", ":x"] {
         assert!(store_error(bad).contains("sqlite:///path"), "{bad}");
     }
-    assert!(queue_error("kafka:x").contains("known are local, sqs"));
+    assert!(queue_error("kafka:x").contains("use one of local, sqs"));
     for bad in ["local", "local:x"] {
         assert!(queue_error(bad).contains("write local:"), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_in_memory_is_refused_because_no_task_would_survive_in_it() {
+    for uri in ["sqlite::memory:", "sqlite::memory:?durability=full"] {
+        let refused = open_store(uri).await.map(|_| ());
+        assert!(
+            matches!(refused, Err(BackendError::InMemory)),
+            "{uri}: {refused:?}"
+        );
+        assert!(!std::path::Path::new(":memory:").exists());
     }
 }
 
@@ -41,13 +53,13 @@ async fn f_139_a_file_is_opened_by_both_forms_of_its_uri() {
         let opened = open_store(&uri).await.unwrap();
         assert!(opened.bytes_on_disk() > 0);
         assert!(!opened.is_shared());
-        assert!(opened.connection().is_empty(), "a file has none to lose");
+        assert!(opened.connection().is_empty(), "a file has no connection");
     }
     assert!(!open_queue("local:").await.unwrap().is_shared());
 }
 
 #[tokio::test]
-async fn f_141_a_file_that_is_in_use_says_so() {
+async fn f_141_opening_a_file_in_use_reports_it() {
     let folder = tempfile::tempdir().unwrap();
     let uri = format!("sqlite:{}", folder.path().join("t.db").display());
     let _owner = open_store(&uri).await.unwrap();
@@ -58,7 +70,7 @@ async fn f_141_a_file_that_is_in_use_says_so() {
 
 #[cfg(not(feature = "aws"))]
 #[test]
-fn a_build_without_aws_says_how_to_get_it() {
+fn a_build_without_aws_names_the_feature_to_enable() {
     assert!(store_error("dynamodb://t").contains("feature 'aws'"));
     assert!(queue_error("sqs://p").contains("feature 'aws'"));
 }
@@ -70,7 +82,7 @@ mod aws {
     use super::*;
 
     #[test]
-    fn f_143_what_a_uri_says_reaches_the_client() {
+    fn f_143_options_of_a_uri_reach_the_client() {
         let uri = "dynamodb://tasks?region=eu-west-1&endpoint=http://127.0.0.1:8000&profile=p\
                    &slots=64&timeout_ms=700&connect_timeout_ms=80";
         let StoreAddress::DynamoDb(options) = StoreAddress::parse(uri).unwrap() else {
@@ -91,7 +103,7 @@ mod aws {
         assert_eq!(options.prefix, "fleet");
         assert_eq!(options.visibility_timeout, Duration::from_secs(45));
         assert!(options.priority_queues);
-        // False as text means false.
+        // The text `false` parses as false.
         for uri in ["sqs:", "sqs://", "sqs://?priority_queues=false"] {
             let QueueAddress::Sqs(options) = QueueAddress::parse(uri).unwrap() else {
                 panic!("another queue");
@@ -102,7 +114,7 @@ mod aws {
     }
 
     #[test]
-    fn f_139_options_of_aws_that_cannot_be_are_refused() {
+    fn f_139_invalid_options_of_aws_are_refused() {
         assert!(store_error("dynamodb:").contains("dynamodb://TABLE"));
         for (uri, why) in [
             ("dynamodb://t?slots=0", "from 1 to 256"),
@@ -122,7 +134,7 @@ mod aws {
     }
 
     #[tokio::test]
-    async fn f_141_an_endpoint_that_is_none_is_named_at_start() {
+    async fn f_141_an_invalid_endpoint_is_named_at_start() {
         let uri = "dynamodb://t?region=eu-west-1&endpoint=nonsense";
         let refused = open_store(uri).await.map(|_| ()).unwrap_err();
         assert_eq!(refused.fault(), Fault::Wrong);

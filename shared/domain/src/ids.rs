@@ -1,4 +1,4 @@
-//! Identifiers, each its own type, parsed once at the edge.
+//! Identifiers. Each is a type of its own, parsed once at the edge.
 
 use std::{borrow::Borrow, fmt, num::NonZeroU64, str::FromStr, sync::Arc};
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 /// Why a text is not an identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Nothing was given.
+    /// An empty text.
     #[error("{what} is empty")]
     Empty {
         /// What was expected.
@@ -23,8 +23,8 @@ pub enum IdError {
         /// Bytes allowed.
         max: usize,
     },
-    /// A character that a queue name cannot carry.
-    #[error("{what} may hold only {allowed}")]
+    /// A character that is not allowed.
+    #[error("{what} may contain only {allowed}")]
     Character {
         /// What was expected.
         what: &'static str,
@@ -38,12 +38,12 @@ pub enum IdError {
 
 /// The name of a job: 1 to [`JobName::MAX_LEN`] of `A-Z a-z 0-9 _ -`.
 ///
-/// These are the characters an SQS queue name can carry, because each job has a queue of its own.
+/// These are the characters of SQS queue names, because each job has a queue of its own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobName(Arc<str>);
 
 impl JobName {
-    /// SQS allows 80 bytes; the rest is kept for the prefix and suffix of queue names.
+    /// SQS allows 80 bytes; the rest is for the prefix and suffix of queue names.
     pub const MAX_LEN: usize = 64;
 
     /// Parses a job name.
@@ -60,10 +60,10 @@ impl JobName {
     }
 }
 
-/// One process that runs tasks, named by its start: `name@incarnation`.
+/// The id of a process that executes tasks: `name@incarnation`.
 ///
-/// The incarnation is random for each start of a process, so a restarted worker of the same name is another worker
-/// and inherits nothing.
+/// The incarnation is random for each start of a process. A restarted worker of the same name is therefore another
+/// worker and inherits no lease.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(Arc<str>);
 
@@ -79,7 +79,7 @@ impl WorkerId {
         .map(Self)
     }
 
-    /// The id of the process called `name` that started as `incarnation`.
+    /// The id of the worker `name` with this incarnation.
     pub fn new(name: &str, incarnation: u64) -> Result<Self, IdError> {
         Self::parse(&format!("{name}@{incarnation:016x}"))
     }
@@ -137,12 +137,12 @@ macro_rules! name_impls {
 }
 name_impls!(JobName, WorkerId);
 
-/// The public id of a task: a UUID, chosen by the client or made from time and randomness.
+/// The public id of a task: a UUID, chosen by the client or generated from time and randomness.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId([u8; 16]);
 
 impl TaskId {
-    /// A UUID of version 7 from a time and ten random bytes, so that ids made later sort later.
+    /// A UUID of version 7 from a time and ten random bytes, so that later ids sort later.
     pub fn from_time(millis: i64, random: [u8; 10]) -> Self {
         let millis = u64::try_from(millis).unwrap_or(0);
         Self(
@@ -196,7 +196,10 @@ macro_rules! random_id {
         pub struct $name(NonZeroU64);
 
         impl $name {
-            /// Takes a random number; zero stands for no id at all and becomes one.
+            /// Stands in an answer for a value that its reader must not know.
+            pub const HIDDEN: Self = Self(NonZeroU64::MAX);
+
+            /// The id of a random number. Zero means "no id" in storage, so it becomes one.
             pub fn from_random(random: u64) -> Self {
                 Self(NonZeroU64::new(random).unwrap_or(NonZeroU64::MIN))
             }
@@ -243,23 +246,23 @@ macro_rules! random_id {
 }
 
 random_id!(
-    /// The fencing token: new each time a task is handed on to a queue; claim, start, heartbeat, checkpoint and
-    /// outcome all carry it, and a stale one is refused.
+    /// The fencing token: new each time a task is enqueued. Claim, start, heartbeat, checkpoint and outcome carry it,
+    /// and a stale token is refused.
     Token
 );
 random_id!(
-    /// Names one write. The same write sent twice, because its answer was lost, is recognised by it.
+    /// Names one write. A write that is repeated because its answer was lost is recognised by it.
     WriteId
 );
 
-/// What a queue carries: a reference to a task, never its payload.
+/// The content of a message: a reference to a task, never its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRef {
-    /// The job whose queue carries this.
+    /// The job whose queue carries the message.
     pub job: JobName,
     /// The task.
     pub id: TaskId,
-    /// The token of the hand-on that made this message.
+    /// The token with which the task was enqueued.
     pub token: Token,
     /// Priority for the controller's buffer.
     pub priority: crate::Priority,
@@ -267,7 +270,7 @@ pub struct TaskRef {
     pub weight: crate::Weight,
     /// When the task was due; breaks ties between equal priorities.
     pub due_at: crate::Timestamp,
-    /// W3C trace context of the submit, if the client sent one.
+    /// W3C trace context of the step before: of the send, or else of the submit.
     pub trace: Option<Arc<str>>,
 }
 
@@ -276,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f_008_names_a_queue_cannot_carry_are_refused() {
+    fn f_008_job_names_that_are_not_queue_names_are_refused() {
         for bad in ["", "  ", "a b", "ä", "a.fifo", "a/b", &"x".repeat(65)] {
             assert!(JobName::parse(bad).is_err(), "{bad:?}");
         }
@@ -284,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn f_003_small_integers_are_no_task_ids() {
+    fn f_003_small_integers_are_not_task_ids() {
         for bad in ["1", "42", "not-a-uuid"] {
             assert!(TaskId::parse(bad).is_err());
         }
     }
 
     #[test]
-    fn ids_made_later_sort_later() {
+    fn later_ids_sort_later() {
         let early = TaskId::from_time(1_000, [255; 10]);
         let late = TaskId::from_time(1_001, [0; 10]);
         assert!(early < late);

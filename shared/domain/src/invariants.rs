@@ -1,4 +1,4 @@
-//! What must hold for every task at every moment, and for every step; checked in tests, simulation and crash runs.
+//! The invariants of a task and of its transitions. Tests, the simulation and the crash tests check them.
 
 use crate::{StateKind, Task};
 
@@ -8,7 +8,7 @@ use crate::{StateKind, Task};
 pub struct Violation {
     /// The rule, by its id.
     pub rule: &'static str,
-    /// What was seen.
+    /// What broke the rule.
     pub detail: String,
 }
 
@@ -17,43 +17,68 @@ fn broken(rule: &'static str, detail: impl Into<String>) -> Result<(), Violation
     Err(Violation { rule, detail })
 }
 
-/// Checks one task by itself.
+/// Checks the invariants of one task.
 pub fn check_task(task: &Task) -> Result<(), Violation> {
     let kind = task.kind();
-    let must_trigger = !kind.is_final() && kind != StateKind::Waiting;
-    if task.state.trigger_at().is_some() != must_trigger {
-        return broken("TL-1 every unfinished task has a trigger time", kind.name());
+    let is_unfinished = !kind.is_final() && kind != StateKind::Waiting;
+    let must_trigger = is_unfinished || task.owed.is_some();
+    if task.trigger_at().is_some() != must_trigger {
+        return broken(
+            "TL-1 every task that is unfinished or owes an effect has a trigger time",
+            kind.name(),
+        );
+    }
+    let owes_nothing = task
+        .owed
+        .as_ref()
+        .is_some_and(|owed| owed.effects.is_empty());
+    if owes_nothing || (task.owed.is_some() && !kind.is_final()) {
+        return broken("TL-9 only a finished task owes an effect", kind.name());
     }
     if task.finished_at.is_some() != kind.is_final() {
-        return broken("TL-2 exactly final tasks have an end", kind.name());
+        return broken(
+            "TL-2 only final tasks have a time of their end",
+            kind.name(),
+        );
     }
     if task.changed_at < task.created_at {
         return broken("TL-3 no change precedes the submit", kind.name());
     }
     if kind == StateKind::Succeeded && (task.tries == 0 || task.started_at.is_none()) {
-        return broken("TL-4 success means that it ran", kind.name());
+        return broken("TL-4 a succeeded task has run", kind.name());
     }
     Ok(())
 }
 
+/// Whether a finished task has changed only in what it owes.
+fn settles(before: &Task, after: &Task) -> bool {
+    let unchanged = Task {
+        changed_at: before.changed_at,
+        write: before.write,
+        owed: before.owed.clone(),
+        ..after.clone()
+    };
+    before.owed.is_some() && before.kind().is_final() && unchanged == *before
+}
+
 /// Checks that `after` may follow `before`.
-pub fn check_step(before: &Task, after: &Task) -> Result<(), Violation> {
+pub fn check_transition(before: &Task, after: &Task) -> Result<(), Violation> {
     let (from, to) = (before.kind(), after.kind());
-    if !from.may_become(to) {
+    if !from.may_become(to) && !settles(before, after) {
         return broken(
             "TL-5 only legal moves happen",
             format!("{from} became {to}"),
         );
     }
     if after.changed_at < before.changed_at {
-        return broken("TL-6 time of change never goes back", to.name());
+        return broken("TL-6 the time of change never moves back", to.name());
     }
     if (before.id, &before.job, before.created_at) != (after.id, &after.job, after.created_at) {
         return broken("TL-7 id, job and time of submit never change", to.name());
     }
-    let handed_on = to == StateKind::Enqueued && from != StateKind::Enqueued;
-    if handed_on && before.state.token() == after.state.token() {
-        return broken("TL-8 each hand-on has a new token", to.name());
+    let is_enqueued = to == StateKind::Enqueued && from != StateKind::Enqueued;
+    if is_enqueued && before.state.token() == after.state.token() {
+        return broken("TL-8 each enqueue has a new token", to.name());
     }
     check_task(after)
 }

@@ -1,36 +1,51 @@
-//! Jobs: named definitions that tasks belong to.
+//! Jobs: the named definitions that tasks belong to.
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{JobName, Overrides, RetryPolicy, Timestamp};
+use crate::{JobName, Overrides, RetryPolicy, Sink, Timestamp};
 
-/// A named definition: who runs its tasks, when they are tried again, how long things may take.
+/// A named definition: the handler of its tasks, their retries, timeouts and quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The name; also names the queue.
     pub name: JobName,
-    /// What it is for, in the owner's words.
+    /// A description for people.
     pub info: Arc<str>,
     /// What runs its tasks.
     pub handler: Handler,
     /// Retries and timeouts.
     pub policy: Policy,
-    /// How fast tasks may be handed on.
+    /// How fast tasks may be enqueued.
     pub quota: Quota,
-    /// Whether tasks wait instead of being handed on.
+    /// Whether due tasks wait instead of being enqueued.
     pub paused: bool,
-    /// Who made it.
+    /// The client that created the job, as the client named itself.
     pub created_by: Arc<str>,
-    /// When it was made.
+    /// When the job was created.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// When the job was last changed.
     pub changed_at: Timestamp,
 }
 
 impl Job {
-    /// Whether a task that is due may be handed on by whoever submits it. A paused job, or one with a quota, leaves
-    /// that to the consumer.
-    pub const fn hands_on_at_once(&self) -> bool {
+    /// A job whose tasks any worker runs that polls for it, with defaults for all other fields.
+    pub fn new(name: JobName) -> Self {
+        Self {
+            name,
+            info: Arc::default(),
+            handler: Handler::worker(),
+            policy: Policy::default(),
+            quota: Quota::default(),
+            paused: false,
+            created_by: Arc::default(),
+            created_at: Timestamp::EPOCH,
+            changed_at: Timestamp::EPOCH,
+        }
+    }
+
+    /// Whether the write that creates a due task also enqueues the task. In a paused job or one with a quota, only the
+    /// consumer enqueues tasks.
+    pub const fn enqueues_at_once(&self) -> bool {
         !self.paused && self.quota.rate_per_s.is_none()
     }
 }
@@ -38,59 +53,61 @@ impl Job {
 /// What runs the tasks of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handler {
-    /// `worker` (code that registered itself under the job's name), or a built-in: `exec`, `http`, `noop`.
+    /// `worker` (code that a worker registered for the job), or a built-in handler: `exec`, `http`, `noop`.
     pub kind: Arc<str>,
-    /// Settings of a built-in handler as a JSON object; the handler parses it.
+    /// Settings of a built-in handler as a JSON object. The handler parses them.
     pub config: Arc<str>,
 }
 
 impl Handler {
-    /// Tasks are run by whoever asks for work of this job.
+    /// The tasks run on any worker that subscribes to the job.
     pub fn worker() -> Self {
         let (kind, config) = (Arc::from("worker"), Arc::from("{}"));
         Self { kind, config }
     }
 }
 
-/// How long a job's tasks may stay in each state, and how they are tried again.
+/// How long the tasks of a job may stay in each state, and how they are retried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// Retries and backoff.
     pub retry: RetryPolicy,
-    /// After this an enqueued task is handed on again.
+    /// An enqueued task that is not claimed within this time is enqueued again.
     pub enqueue_timeout: Duration,
-    /// After this a claimed task that was not begun is handed on again.
+    /// A claimed task that is not started within this time is enqueued again.
     pub claim_timeout: Duration,
-    /// A run ends when nothing was heard of its worker for this long.
+    /// A run is lost when no heartbeat arrives for this long.
     pub heartbeat_timeout: Duration,
-    /// What a heartbeat adds: the lease ends at the later of its present end and now plus this. Zero makes
+    /// A heartbeat moves the end of the lease to the later of its present end and now plus this. Zero makes
     /// `heartbeat_timeout` a hard limit.
     pub heartbeat_increment: Duration,
-    /// Longest run, whatever the heartbeats say.
+    /// Longest run, even with heartbeats.
     pub run_timeout: Option<Duration>,
-    /// How often a claim may be lost before a run began until the task counts as poison and is trashed.
+    /// How many claims of a task may be lost before a run began. A further loss makes the task poison: it is trashed.
     pub losses_max: u32,
-    /// How long a finished task is kept; `None` keeps it.
+    /// How long a finished task is kept; `None` keeps it for good.
     pub retention: Option<Duration>,
+    /// Where finished tasks are delivered before they may be deleted.
+    pub sink: Option<Sink>,
 }
 
-/// Numbers that make no policy.
+/// Why a policy is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// A timeout of zero.
     #[error("{0} must be longer than zero")]
     Zero(&'static str),
-    /// A timeout within which nobody can answer.
+    /// A timeout that passes while an answer is in transit.
     #[error("{0} must be at least {min_ms} ms, not {given} ms", min_ms = Policy::TIMEOUT_MIN.as_millis(), given = .1.as_millis())]
     TooShort(&'static str, Duration),
-    /// A timeout beyond any use.
+    /// A timeout above [`Policy::TIMEOUT_MAX`].
     #[error("{0} must be at most 366 days")]
     TooLong(&'static str),
 }
 
 impl Policy {
-    /// Shortest timeout for what a worker or the queue must do: a shorter one passes while the answer is on its way,
-    /// and takes a task from those who work on it.
+    /// Shortest timeout for an answer of a worker or a message of the queue. A shorter one passes while the answer is
+    /// in transit, and ends the lease of a worker that is alive.
     pub const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
     /// Longest timeout.
@@ -98,23 +115,23 @@ impl Policy {
 
     /// Checks the timeouts.
     pub fn check(&self) -> Result<(), PolicyError> {
-        let answered = [
+        let with_minimum = [
             ("enqueue_timeout", self.enqueue_timeout),
             ("claim_timeout", self.claim_timeout),
             ("heartbeat_timeout", self.heartbeat_timeout),
         ];
-        for (name, timeout) in answered {
+        for (name, timeout) in with_minimum {
             if timeout < Self::TIMEOUT_MIN {
                 return Err(PolicyError::TooShort(name, timeout));
             }
         }
-        // Nobody needs to answer within these: the first is for the owner to choose, none of the second has a meaning.
+        // No answer is due within the next two, so they have no such minimum. A heartbeat increment of zero is legal.
         let run = self.run_timeout.map(|timeout| ("run_timeout", timeout));
         if let Some((name, Duration::ZERO)) = run {
             return Err(PolicyError::Zero(name));
         }
         let increment = ("heartbeat_increment", self.heartbeat_increment);
-        for (name, timeout) in answered.into_iter().chain(run).chain([increment]) {
+        for (name, timeout) in with_minimum.into_iter().chain(run).chain([increment]) {
             if timeout > Self::TIMEOUT_MAX {
                 return Err(PolicyError::TooLong(name));
             }
@@ -122,7 +139,7 @@ impl Policy {
         Ok(())
     }
 
-    /// This policy with what a task asked for in its place.
+    /// This policy with the overrides of a task.
     #[must_use]
     pub fn with(&self, overrides: &Overrides) -> Self {
         let mut policy = self.clone();
@@ -158,37 +175,38 @@ impl Default for Policy {
             run_timeout: None,
             losses_max: 10,
             retention: None,
+            sink: None,
         }
     }
 }
 
-/// How fast the consumer may hand on a job's tasks. Nothing is refused or lost: what exceeds the quota waits.
+/// How fast the consumer may enqueue the tasks of a job. Tasks above the quota are not refused; they wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quota {
-    /// Tasks handed on per second; `None` for no limit.
+    /// Tasks enqueued per second; `None` for no limit.
     pub rate_per_s: Option<f64>,
-    /// How many may be handed on at once after a pause; one second's worth when absent.
+    /// How many tasks may be enqueued at once after a pause. `None` means as many as in one second.
     pub burst: Option<u32>,
 }
 
-/// Why a quota is refused: the field and what it must be.
+/// Why a quota is refused: the field, and the values that it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    /// No rate.
+    /// The rate is out of range.
     #[error("must be a number above 0 and at most {max}; pause the job to stop it", max = Quota::RATE_MAX)]
     Rate,
-    /// No burst.
+    /// The burst is zero.
     #[error("must be at least 1")]
     Burst,
 }
 
 impl Quota {
-    /// Most tasks per second that a quota can name.
+    /// Highest rate of a quota, in tasks per second.
     pub const RATE_MAX: f64 = 1_000_000.0;
 
     /// Checks the numbers.
     pub fn check(&self) -> Result<(), QuotaError> {
-        // Written so that NaN fails.
+        // Both comparisons are false for NaN.
         let is_rate = |rate: f64| rate > 0.0 && rate <= Self::RATE_MAX;
         if !self.rate_per_s.is_none_or(is_rate) {
             return Err(QuotaError::Rate);
@@ -206,17 +224,17 @@ mod tests {
 
     #[test]
     fn a_quota_is_a_finite_number_of_tasks() {
-        let of = |rate_per_s, burst| Quota { rate_per_s, burst }.check();
+        let check = |rate_per_s, burst| Quota { rate_per_s, burst }.check();
         for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1_000_001.0] {
-            assert_eq!(of(Some(rate), None), Err(QuotaError::Rate), "{rate}");
+            assert_eq!(check(Some(rate), None), Err(QuotaError::Rate), "{rate}");
         }
-        assert_eq!(of(Some(1.0), Some(0)), Err(QuotaError::Burst));
-        assert_eq!(of(Some(0.001), Some(1)), Ok(()));
-        assert_eq!(of(None, None), Ok(()));
+        assert_eq!(check(Some(1.0), Some(0)), Err(QuotaError::Burst));
+        assert_eq!(check(Some(0.001), Some(1)), Ok(()));
+        assert_eq!(check(None, None), Ok(()));
     }
 
     #[test]
-    fn f_045_a_timeout_that_nobody_can_keep_is_refused() {
+    fn f_045_a_timeout_too_short_to_answer_within_is_refused() {
         let ms = Duration::from_millis;
         let with = |name: &str, timeout: Duration| {
             let mut policy = Policy::default();
@@ -238,7 +256,7 @@ mod tests {
         }
         let error = with("claim_timeout", ms(1)).unwrap_err().to_string();
         assert_eq!(error, "claim_timeout must be at least 100 ms, not 1 ms");
-        // A run may be as short as its owner wants it.
+        // A run timeout has no minimum but zero.
         assert_eq!(with("run_timeout", ms(1)), Ok(()));
         let zero = Err(PolicyError::Zero("run_timeout"));
         assert_eq!(with("run_timeout", Duration::ZERO), zero);
@@ -246,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_may_ask_for_its_own_retries_and_timeouts() {
+    fn a_task_may_override_retries_and_timeouts() {
         let overrides = Overrides {
             retries_max: Some(0),
             heartbeat_timeout: Some(Duration::from_secs(7)),

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod effects;
+pub mod hash;
 mod ids;
 mod invariants;
 mod job;
@@ -7,20 +9,25 @@ mod lifecycle;
 mod limits;
 mod priority;
 mod retry;
+mod sink;
 mod state;
 mod task;
+mod text;
 mod time;
 
+pub use effects::{Effect, Effects, Owed};
 pub use ids::{IdError, JobName, TaskId, TaskRef, Token, WorkerId, WriteId};
-pub use invariants::{Violation, check_step, check_task};
+pub use invariants::{Violation, check_task, check_transition};
 pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
-    Claim, Event, Modification, Outcome, OwnerLost, Reason, Rejected, RunningCancel, Transition,
-    Trigger, Verb, apply,
+    Claim, Event, Modification, Outcome, Reason, Reclaim, Rejected, RunningCancel, Settle,
+    Transition, Trigger, Verb, apply,
 };
 pub use limits::{Limits, limits};
 pub use priority::{Priority, PriorityError, Weight, WeightError};
 pub use retry::{Backoff, BackoffError, Jitter, RetryClass, RetryPolicy};
+pub use sink::{Sink, SinkError, SinkTarget};
 pub use state::{BoardState, CoarseState, Lease, State, StateKind};
-pub use task::{Extras, History, NewTask, Overrides, RunEnd, RunRecord, Task};
+pub use task::{Due, History, NewTask, Overrides, RunEnd, RunRecord, Task, TaskOptions};
+pub use text::truncate_text;
 pub use time::{Timestamp, TimestampError};

@@ -1,13 +1,13 @@
-//! Bounds on everything a caller can hand in.
+//! Limits on everything that a caller can submit.
 
-/// The bounds of one deployment. Whatever exceeds one is refused with an error that names it.
+/// The limits of one deployment. A value above its limit is refused with an error that names the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Largest payload, checkpoint or result in bytes.
     pub payload_bytes_max: usize,
-    /// Largest error text in bytes; longer ones are cut, not refused.
+    /// Largest error text in bytes. A longer text is cut, not refused.
     pub error_bytes_max: usize,
-    /// Past runs kept with a task; older ones are dropped but counted.
+    /// Past runs kept with a task. Older runs are removed but counted.
     pub history_len_max: usize,
     /// Most tasks in one batch.
     pub batch_len_max: usize,
@@ -19,7 +19,7 @@ pub struct Limits {
     pub details_bytes_max: usize,
 }
 
-/// The limits used where a deployment names none.
+/// The default limits.
 pub const fn limits() -> Limits {
     Limits {
         payload_bytes_max: 256 * 1024,

@@ -6,10 +6,10 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(i16);
 
-/// A text or number that is no priority.
+/// A text or number that is not a priority.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is no priority: give a number from -1000 to 1000 or one of very_low, low, normal, high, very_high"
+    "'{0}' is not a priority: give a number from -1000 to 1000 or one of very_low, low, normal, high, very_high"
 )]
 pub struct PriorityError(pub String);
 
@@ -60,7 +60,7 @@ impl FromStr for Priority {
             return Ok(Self(*number));
         }
         let bad = || PriorityError(text.chars().take(64).collect());
-        // Not the name: there the sign of a negative number has become an underscore.
+        // Parses the text and not `name`, in which the sign of a negative number is an underscore.
         let number = text.trim().parse();
         number.map_err(|_| bad()).and_then(Self::new)
     }
@@ -79,13 +79,13 @@ impl fmt::Display for Priority {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u16);
 
-/// A number that is no weight.
+/// A number that is not a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("weight {0} is not between 1 and 10000")]
 pub struct WeightError(pub i64);
 
 impl Weight {
-    /// The weight of a task that names none.
+    /// The default weight.
     pub const ONE: Self = Self(1);
     /// Heaviest weight.
     pub const MAX: u16 = 10_000;

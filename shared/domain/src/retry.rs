@@ -1,4 +1,4 @@
-//! When a task that failed runs again.
+//! Retries: whether a failed task runs again, and when.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -20,7 +20,7 @@ impl Jitter {
     }
 }
 
-/// Exponential backoff: `initial × multiplier^n`, capped, plus up to `jitter` of itself at random.
+/// Exponential backoff: `initial × multiplier^n`, capped at `max`, plus a random part of up to `jitter` times that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     initial: Duration,
@@ -29,13 +29,13 @@ pub struct Backoff {
     max: Duration,
 }
 
-/// Why numbers make no backoff.
+/// Why a backoff is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackoffError {
-    /// The multiplier would shrink the wait or is no number.
+    /// The multiplier is out of range or not a number.
     #[error("multiplier must be a number from 1 to 100")]
     Multiplier,
-    /// The random part is no fraction.
+    /// The random part is not a fraction.
     #[error("jitter must be a number from 0 to 1")]
     Jitter,
     /// The first wait exceeds the longest.
@@ -51,7 +51,7 @@ impl Backoff {
         jitter: f64,
         max: Duration,
     ) -> Result<Self, BackoffError> {
-        // Written so that NaN fails each check.
+        // NaN is in no range, so it fails both checks.
         if !(1.0..=100.0).contains(&multiplier) {
             return Err(BackoffError::Multiplier);
         }
@@ -89,9 +89,9 @@ impl Backoff {
         self.max
     }
 
-    /// The wait after `failures` earlier failures (0 after the first).
+    /// The wait after a failure that follows `failures` earlier ones.
     pub fn wait(&self, failures: u32, jitter: Jitter) -> Duration {
-        // Zero times an infinite growth is no number.
+        // Zero times an infinite growth would be NaN.
         if self.initial.is_zero() {
             return Duration::ZERO;
         }
@@ -104,19 +104,19 @@ impl Backoff {
     }
 }
 
-/// Why a run failed, as far as the wait before the next one is concerned.
+/// The class of a failure. It selects the backoff before the next run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RetryClass {
-    /// No cause given: the job's ordinary backoff.
+    /// No class given: the job's ordinary backoff.
     #[default]
     Standard,
-    /// A passing fault; try again soon.
+    /// A short fault; retry soon.
     Quick,
-    /// Something this depends on is down; give it time.
+    /// A dependency is down; retry late.
     Slow,
-    /// The other side asked for fewer calls.
+    /// A remote service asked for fewer calls.
     RateLimited,
-    /// The worker died or was cut off.
+    /// The worker died or lost its connection.
     WorkerLost,
 }
 
@@ -164,12 +164,12 @@ impl FromStr for RetryClass {
     }
 }
 
-/// How often and how fast a job's tasks are tried again.
+/// How many times the tasks of a job are retried, and after which waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     /// Runs after the first; `None` means no limit. Zero means a single run.
     pub retries_max: Option<u32>,
-    /// Waits by class.
+    /// Waits of [`RetryClass::Standard`].
     pub standard: Backoff,
     /// Waits of [`RetryClass::Quick`].
     pub quick: Backoff,
@@ -177,17 +177,17 @@ pub struct RetryPolicy {
     pub slow: Backoff,
     /// Waits of [`RetryClass::RateLimited`].
     pub rate_limited: Backoff,
-    /// Waits of [`RetryClass::WorkerLost`]; `None` hands the task on at once.
+    /// Waits of [`RetryClass::WorkerLost`]; `None` enqueues the task at once.
     pub worker_lost: Option<Backoff>,
 }
 
 impl RetryPolicy {
-    /// Whether a task that has used `tries` runs may run once more.
+    /// Whether a task that has used `tries` tries may run again.
     pub fn allows_after(&self, tries: u32) -> bool {
         self.retries_max.is_none_or(|max| tries <= max)
     }
 
-    /// The wait before the next run; `None` hands the task on at once.
+    /// The wait before the next run; `None` enqueues the task at once.
     pub fn wait(&self, class: RetryClass, failures: u32, jitter: Jitter) -> Option<Duration> {
         let backoff = match class {
             RetryClass::Standard => self.standard,
@@ -241,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn f_056_bad_numbers_make_no_backoff() {
+    fn f_056_a_backoff_with_bad_numbers_is_refused() {
         let second = Duration::from_secs(1);
         for multiplier in [0.99, -1.0, f64::NAN, f64::INFINITY] {
-            let made = Backoff::new(second, multiplier, 0.0, second);
-            assert_eq!(made, Err(BackoffError::Multiplier));
+            let refused = Backoff::new(second, multiplier, 0.0, second);
+            assert_eq!(refused, Err(BackoffError::Multiplier));
         }
         for jitter in [-0.1, 1.1, f64::NAN] {
             assert_eq!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn f_057_each_class_has_its_own_waits_and_unknown_ones_are_refused() {
+    fn f_057_each_class_has_its_own_waits_and_an_unknown_class_is_refused() {
         let policy = RetryPolicy::default();
         let wait = |class| policy.wait(class, 0, Jitter::default());
         assert_eq!(wait(RetryClass::Quick), Some(Duration::from_millis(500)));

@@ -1,4 +1,4 @@
-//! What a task can be.
+//! The states of a task.
 
 use std::{fmt, str::FromStr};
 
@@ -9,66 +9,66 @@ use crate::{Timestamp, Token, WorkerId};
 pub enum State {
     /// Waits for a parent or predecessor.
     Waiting,
-    /// Waits for its time.
+    /// Waits for its due time.
     New {
-        /// When it is due.
+        /// When the task is due.
         due_at: Timestamp,
     },
-    /// Handed on to the queue of its job.
+    /// Enqueued: its message is in the queue of its job, or about to be sent there.
     Enqueued {
-        /// The token of this hand-on.
+        /// The token of the message.
         token: Token,
-        /// When the message counts as lost.
+        /// When the message counts as lost and the task is enqueued again.
         expires_at: Timestamp,
     },
-    /// Owned by a worker that has not begun to run it.
+    /// Owned by a worker that has not started to run the task.
     Claimed {
-        /// The token the owner must show.
+        /// The token that the owner must show.
         token: Token,
-        /// Who owns it and until when.
+        /// The owner and its deadline.
         lease: Lease,
     },
-    /// A worker runs it.
+    /// Owned by a worker that runs the task.
     Processing {
-        /// The token the owner must show.
+        /// The token that the owner must show.
         token: Token,
-        /// Who owns it and until when.
+        /// The owner and its deadline.
         lease: Lease,
     },
-    /// Failed, and runs again at its time.
+    /// Failed, and due again after a wait.
     Retriable {
-        /// When it is due again.
+        /// When the task is due again.
         retry_at: Timestamp,
     },
-    /// Ended well.
+    /// A run succeeded.
     Succeeded,
-    /// Ended badly: a fatal failure, or no try left.
+    /// A run failed for good, or no try was left.
     Failed,
-    /// Stopped by a user.
+    /// Cancelled by a user.
     Cancelled,
-    /// Taken off by its owner, or by the watchdog because it keeps killing its workers.
+    /// Ended without an outcome: by its owner, or by the watchdog because too many claims were lost.
     Trashed,
     /// Discarded by a gate before it ran.
     Dropped,
 }
 
-/// Ownership with a deadline.
+/// Ownership of a task, with its deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The owner.
     pub worker: WorkerId,
-    /// When it took over.
+    /// When the owner claimed the task.
     pub claimed_at: Timestamp,
-    /// When it was last heard of.
+    /// When the owner last renewed the lease.
     pub heartbeat_at: Timestamp,
-    /// When ownership lapses without another heartbeat.
+    /// When the lease ends unless it is renewed.
     pub expires_at: Timestamp,
-    /// Beyond this no heartbeat helps; set when a run begins.
+    /// When the lease ends even if it is renewed. Set when a run begins whose job has a run timeout.
     pub deadline_at: Option<Timestamp>,
 }
 
 impl Lease {
-    /// When ownership lapses, the deadline included.
+    /// When the lease ends: the earlier of `expires_at` and `deadline_at`.
     pub fn ends_at(&self) -> Timestamp {
         self.deadline_at
             .map_or(self.expires_at, |deadline| deadline.min(self.expires_at))
@@ -93,7 +93,8 @@ impl State {
         }
     }
 
-    /// When the scheduler must next look at a task in this state. Only `waiting` and the final states have none.
+    /// The trigger time of an unfinished task. Only `waiting` and the final states have none; for those, a task may owe
+    /// an effect ([`Task::trigger_at`](crate::Task::trigger_at)).
     pub fn trigger_at(&self) -> Option<Timestamp> {
         match self {
             Self::New { due_at } => Some(*due_at),
@@ -104,7 +105,7 @@ impl State {
         }
     }
 
-    /// The token a worker must show, while there is one.
+    /// The token that a worker must show. Only enqueued and owned tasks have one.
     pub const fn token(&self) -> Option<Token> {
         match self {
             Self::Enqueued { token, .. }
@@ -114,7 +115,7 @@ impl State {
         }
     }
 
-    /// The lease, while somebody owns the task.
+    /// The lease, while a worker owns the task.
     pub const fn lease(&self) -> Option<&Lease> {
         match self {
             Self::Claimed { lease, .. } | Self::Processing { lease, .. } => Some(lease),
@@ -183,7 +184,7 @@ impl StateKind {
         }
     }
 
-    /// The number stores keep; it never changes its meaning.
+    /// The number that stores keep; its meaning never changes.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -198,7 +199,7 @@ impl StateKind {
         self.code() >= Self::Succeeded.code()
     }
 
-    /// Whether nobody owns the task and it has not ended.
+    /// Whether the task has no owner and has not ended.
     pub const fn is_pending(self) -> bool {
         !self.is_final() && !self.is_owned()
     }
@@ -208,7 +209,7 @@ impl StateKind {
         matches!(self, Self::Claimed | Self::Processing)
     }
 
-    /// Whether a task may go from this state to `next` (design §2); the table that `apply` is checked against.
+    /// Whether a task may move from this state to `next`. Tests check `apply` against this table.
     pub const fn may_become(self, next: Self) -> bool {
         use StateKind::*;
         match self {
@@ -232,7 +233,7 @@ impl StateKind {
         }
     }
 
-    /// The view that Effectum and Prefect users know.
+    /// The coarse view, as in Effectum and Prefect.
     pub const fn coarse(self) -> CoarseState {
         match self {
             Self::Waiting | Self::New | Self::Enqueued | Self::Retriable => CoarseState::Pending,
@@ -243,7 +244,7 @@ impl StateKind {
         }
     }
 
-    /// The view that jobboard users know.
+    /// The view of a job board.
     pub const fn board(self) -> BoardState {
         match self {
             Self::Claimed | Self::Processing => BoardState::Claimed,
@@ -272,18 +273,18 @@ impl FromStr for StateKind {
     }
 }
 
-/// Five states for people who only ask how it went.
+/// Five states for clients that only need the progress and the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoarseState {
-    /// Not owned, not ended.
+    /// Without an owner and not ended.
     Pending,
     /// Owned by a worker.
     Running,
-    /// Ended well.
+    /// Succeeded.
     Succeeded,
-    /// Ended badly.
+    /// Failed or trashed.
     Failed,
-    /// Stopped or discarded.
+    /// Cancelled or dropped.
     Cancelled,
 }
 
@@ -300,14 +301,14 @@ impl CoarseState {
     }
 }
 
-/// Three states for jobboards.
+/// Three states for job boards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoardState {
-    /// Up for grabs, now or later.
+    /// Without an owner: claimable now or later.
     Unclaimed,
-    /// Owned.
+    /// Owned by a worker.
     Claimed,
-    /// Off the board.
+    /// Ended.
     Complete,
 }
 

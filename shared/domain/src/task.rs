@@ -1,62 +1,64 @@
 //! A task: one unit of work of a job.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 use crate::{
-    Backoff, Claim, Event, JobName, Lease, Policy, Priority, State, StateKind, TaskId, TaskRef,
-    Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
+    Backoff, Claim, Event, JobName, Lease, Owed, Policy, Priority, State, StateKind, TaskId,
+    TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
 };
 
-/// Everything known about one task.
+/// A task, with everything that is stored of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The public id.
     pub id: TaskId,
     /// The job it belongs to.
     pub job: JobName,
-    /// What it is now.
+    /// The state, with the data that only this state has.
     pub state: State,
     /// Urgency among ready tasks of the job.
     pub priority: Priority,
-    /// What it counts against an executor's maximum concurrency.
+    /// What the task counts against an executor's maximum concurrency.
     pub weight: Weight,
-    /// When it was first due; never changed by retries.
+    /// When the task was first due; retries do not change it.
     pub run_at: Timestamp,
-    /// When it was submitted.
+    /// When the task was submitted.
     pub created_at: Timestamp,
-    /// When it last changed; never before `created_at`, never backwards.
+    /// When the task last changed. Never before `created_at`, and never moved back.
     pub changed_at: Timestamp,
-    /// When its latest run began.
+    /// When the latest run began.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// When the task ended.
     pub finished_at: Option<Timestamp>,
-    /// Runs that used up a try. The run in progress has this number minus one (0 for the first) as its attempt.
+    /// Runs that used a try. The attempt of the run in progress is this number minus one.
     pub tries: u32,
-    /// Claims lost before a run began; these use no try but are capped.
+    /// Claims lost before a run began. They use no try but are capped.
     pub losses: u32,
-    /// Whether a user asked to stop the run in progress.
+    /// Whether a user requested that the run in progress stops.
     pub cancel_requested: bool,
-    /// The write that made it what it is now.
+    /// The name of the latest write.
     pub write: WriteId,
-    /// What the handler gets, as submitted.
+    /// The handler's input, as submitted.
     pub payload: Bytes,
-    /// What later runs get instead of the payload.
+    /// The input of later runs, instead of the payload.
     pub checkpoint: Option<Bytes>,
     /// What a successful run returned.
     pub result: Option<Bytes>,
-    /// Why it last failed, was cancelled, trashed or dropped.
+    /// Why the task last failed, was cancelled, trashed or dropped.
     pub error: Option<Arc<str>>,
-    /// Earlier runs; the latest is told by the fields above while it lasts and once it succeeded.
+    /// Past runs. The run in progress and a successful run are not in here: the fields above describe them.
     pub history: Option<Box<History>>,
-    /// What most tasks do not have.
-    pub extras: Option<Box<Extras>>,
+    /// Fields that most tasks leave empty.
+    pub options: Option<Box<TaskOptions>>,
+    /// What a finished task has yet to cause beyond itself.
+    pub owed: Option<Box<Owed>>,
 }
 
 /// Fields that most tasks leave empty.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Extras {
+pub struct TaskOptions {
     /// A name for people; need not be unique.
     pub name: Option<Arc<str>>,
     /// A JSON object for people, as text.
@@ -65,17 +67,43 @@ pub struct Extras {
     pub tags: Vec<Arc<str>>,
     /// Idempotency key, unique within the job.
     pub key: Option<Arc<str>>,
-    /// Who submitted it.
+    /// The client that submitted the task, as the client named itself.
     pub created_by: Option<Arc<str>>,
     /// Media type of the payload.
     pub content_type: Option<Arc<str>>,
     /// W3C trace context of the submit.
     pub trace: Option<Arc<str>>,
-    /// What this task wants otherwise than its job.
+    /// Settings that replace those of the job.
     pub overrides: Option<Overrides>,
 }
 
-/// What a task may want otherwise than its job.
+impl TaskOptions {
+    /// Whether two submits with these options are the same submit.
+    fn matches_submit(&self, submit: &Self) -> bool {
+        // Destructured without `..`, so that a new field does not compile before it is compared or listed here.
+        let Self {
+            name,
+            details,
+            tags,
+            key,
+            // Another client may repeat the submit.
+            created_by: _,
+            // The payload is compared by its bytes; the content type only says how to show them.
+            content_type: _,
+            // Each request has a trace of its own.
+            trace: _,
+            overrides,
+        } = submit;
+        self.name == *name
+            && self.details == *details
+            && self.tags == *tags
+            && self.key == *key
+            // Overrides that change nothing are the same as none.
+            && self.overrides.clone().unwrap_or_default() == overrides.clone().unwrap_or_default()
+    }
+}
+
+/// Settings of a task that replace those of its job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// Runs after the first.
@@ -90,17 +118,17 @@ pub struct Overrides {
     pub run_timeout: Option<Duration>,
 }
 
-/// Runs that are over, oldest first, bounded.
+/// Past runs, oldest first, up to a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The runs kept: the first, and the latest.
+    /// The first run and the latest ones.
     pub runs: Vec<RunRecord>,
-    /// Runs that were dropped between the first and the second one kept.
+    /// Number of runs removed between the first and the second of `runs`.
     pub dropped: u32,
 }
 
 impl History {
-    /// Adds a run; the oldest but the first gives way when the history is full.
+    /// Adds a run. When the history is full, the second run is removed.
     pub fn push(&mut self, run: RunRecord) {
         if self.runs.len() >= limits().history_len_max {
             self.runs.remove(1);
@@ -110,18 +138,18 @@ impl History {
     }
 }
 
-/// One run that is over.
+/// One past run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRecord {
     /// Number of the run, 0 for the first.
     pub attempt: u32,
-    /// Who ran it.
+    /// The worker that ran it.
     pub worker: WorkerId,
-    /// When it began.
+    /// When the run began.
     pub started_at: Timestamp,
-    /// When it was over.
+    /// When the run ended.
     pub finished_at: Timestamp,
-    /// How it ended.
+    /// How the run ended.
     pub end: RunEnd,
     /// Result or error text, cut to the limit.
     pub info: Arc<str>,
@@ -132,17 +160,17 @@ pub struct RunRecord {
 pub enum RunEnd {
     /// The handler succeeded.
     Succeeded,
-    /// The handler failed and another try is left, or none was.
+    /// The handler failed in a way that allows another run, whether or not a try was left.
     Retriable,
-    /// The handler said that trying again is of no use.
+    /// The handler failed in a way that makes another run useless.
     Fatal,
-    /// The worker was not heard of in time.
+    /// The lease expired or the worker was known to be gone.
     Lost,
-    /// The worker gave it back.
+    /// The worker gave up the task without an outcome.
     Abandoned,
-    /// A user stopped it.
+    /// A user stopped the run.
     Cancelled,
-    /// The worker trashed it.
+    /// The worker trashed the task.
     Trashed,
 }
 
@@ -172,54 +200,92 @@ impl RunEnd {
     }
 }
 
-/// What a client submits, parsed and checked.
+/// When a submitted task is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Due {
+    /// At once.
+    #[default]
+    Now,
+    /// At this time; at once when it has passed.
+    At(Timestamp),
+    /// This long after the submit arrives. A repetition of the submit is the same submit although it arrives later.
+    After(Duration),
+}
+
+impl Due {
+    /// The due time of a submit that arrives at `now`.
+    pub fn time(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Now => now,
+            Self::At(time) => time,
+            Self::After(delay) => now.after(delay),
+        }
+    }
+
+    /// The time, if one is given.
+    pub const fn at(self) -> Option<Timestamp> {
+        match self {
+            Self::At(time) => Some(time),
+            Self::Now | Self::After(_) => None,
+        }
+    }
+}
+
+/// `None` is [`Due::Now`].
+impl From<Option<Timestamp>> for Due {
+    fn from(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::Now, Self::At)
+    }
+}
+
+/// The submit of a task, parsed and checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewTask {
-    /// The id, chosen by the client or made by the frontend.
+    /// The id, chosen by the client or by the frontend.
     pub id: TaskId,
-    /// Whether the client chose the id, so that the same submit twice is one task.
+    /// Whether the client chose the id, so that a repetition of the submit makes no second task.
     pub id_is_given: bool,
     /// The job.
     pub job: JobName,
-    /// When it is due; `None` means at once.
-    pub run_at: Option<Timestamp>,
+    /// When the task is due.
+    pub due: Due,
     /// Urgency.
     pub priority: Priority,
     /// Weight.
     pub weight: Weight,
-    /// What the handler gets.
+    /// The handler's input.
     pub payload: Bytes,
-    /// The rest.
-    pub extras: Option<Box<Extras>>,
+    /// Fields that most tasks leave empty.
+    pub options: Option<Box<TaskOptions>>,
 }
 
 impl NewTask {
-    /// A task of `job` that is due at once, with everything else at its default.
+    /// A task of `job` that is due at once, with defaults for all other fields.
     pub fn now(id: TaskId, job: JobName, payload: Bytes) -> Self {
         Self {
             id,
             id_is_given: false,
             job,
-            run_at: None,
+            due: Due::Now,
             priority: Priority::default(),
             weight: Weight::ONE,
             payload,
-            extras: None,
+            options: None,
         }
     }
 
-    /// The task that this submit makes at `now`. One that is due, in a job whose gate is open (`hand_on`), is born
-    /// enqueued: the run-now path spends no second write on it.
+    /// The task that this submit creates at `now`. It is created as enqueued if it is due and its job allows that
+    /// (`may_enqueue`), so that a task to run now needs no second write.
     pub fn into_task(
         self,
         policy: &Policy,
         now: Timestamp,
         token: Token,
         write: WriteId,
-        hand_on: bool,
+        may_enqueue: bool,
     ) -> Task {
-        let run_at = self.run_at.unwrap_or(now);
-        let state = if run_at <= now && hand_on {
+        let run_at = self.due.time(now);
+        let state = if run_at <= now && may_enqueue {
             let expires_at = now.after(policy.enqueue_timeout);
             State::Enqueued { token, expires_at }
         } else {
@@ -245,15 +311,16 @@ impl NewTask {
             result: None,
             error: None,
             history: None,
-            extras: self.extras,
+            options: self.options,
+            owed: None,
         }
     }
 }
 
 impl Task {
-    /// Makes a task that is born enqueued the property of a worker that waits for it, within the same write: what a
-    /// claim right afterwards would have done. Any other task stays as it is.
-    pub fn claim_at_birth(&mut self, job: &Policy, worker: WorkerId) {
+    /// Claims a new task for a reserved worker within the write that creates the task. The result is the same as of a
+    /// separate claim. A task that was not created as enqueued stays as it is.
+    pub fn claim_on_create(&mut self, job: &Policy, worker: WorkerId) {
         let State::Enqueued { token, .. } = self.state else {
             return;
         };
@@ -267,30 +334,45 @@ impl Task {
         }
     }
 
-    /// Which state this is in.
+    /// This task without what only its owner may know: the fencing token, and the name of the latest write, which a
+    /// caller could repeat. [`Token::HIDDEN`] and [`WriteId::HIDDEN`] take their places.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        self.write = WriteId::HIDDEN;
+        if let State::Enqueued { token, .. }
+        | State::Claimed { token, .. }
+        | State::Processing { token, .. } = &mut self.state
+        {
+            *token = Token::HIDDEN;
+        }
+        self
+    }
+
+    /// The state without its data.
     pub const fn kind(&self) -> StateKind {
         self.state.kind()
     }
 
-    /// The lease, while somebody owns the task.
+    /// The lease, while a worker owns the task.
     pub const fn lease(&self) -> Option<&Lease> {
         self.state.lease()
     }
 
-    /// What the next run gets: the checkpoint, or else the payload.
+    /// The input of the next run: the checkpoint, or else the payload.
     pub fn input(&self) -> &Bytes {
         self.checkpoint.as_ref().unwrap_or(&self.payload)
     }
 
-    /// The policy that holds for this task, given its job's.
-    pub fn policy<'a>(&self, job: &'a Policy) -> std::borrow::Cow<'a, Policy> {
-        match self.extras.as_ref().and_then(|e| e.overrides.as_ref()) {
-            Some(overrides) => std::borrow::Cow::Owned(job.with(overrides)),
-            None => std::borrow::Cow::Borrowed(job),
+    /// The policy of this task: that of its job, with the task's overrides.
+    pub fn policy<'a>(&self, job: &'a Policy) -> Cow<'a, Policy> {
+        let options = self.options.as_ref();
+        match options.and_then(|options| options.overrides.as_ref()) {
+            Some(overrides) => Cow::Owned(job.with(overrides)),
+            None => Cow::Borrowed(job),
         }
     }
 
-    /// The message for the queue, when the task is enqueued.
+    /// The message for the queue, while the task is enqueued.
     pub fn message(&self) -> Option<TaskRef> {
         let State::Enqueued { token, .. } = self.state else {
             return None;
@@ -302,22 +384,41 @@ impl Task {
             priority: self.priority,
             weight: self.weight,
             due_at: self.run_at,
-            trace: self.extras.as_ref().and_then(|e| e.trace.clone()),
+            trace: self.options.as_ref().and_then(|o| o.trace.clone()),
         })
     }
 
-    /// Whether a submit would make this very task again: same job, body, time and settings. Times that the
-    /// frontend filled in are not compared.
-    pub fn is_made_by(&self, submit: &NewTask) -> bool {
-        self.job == submit.job
-            && self.payload == submit.payload
-            && self.priority == submit.priority
-            && self.weight == submit.weight
-            && submit.run_at.is_none_or(|at| at == self.run_at)
-            && comparable(self.extras.as_deref()) == comparable(submit.extras.as_deref())
+    /// Whether `submit` is a repetition of the submit that created this task: same job, payload, time and settings.
+    pub fn matches_submit(&self, submit: &NewTask) -> bool {
+        // Destructured without `..`, so that a new field does not compile before it is compared or listed here.
+        let NewTask {
+            // The caller has found the task by its id or by its key.
+            id: _,
+            id_is_given: _,
+            job,
+            due,
+            priority,
+            weight,
+            payload,
+            options,
+        } = submit;
+        let same_time = match *due {
+            Due::At(time) => time == self.run_at,
+            // The time of the first submit counts, and a repetition arrives later.
+            Due::Now | Due::After(_) => true,
+        };
+        let none = TaskOptions::default();
+        let stored = self.options.as_deref().unwrap_or(&none);
+        let submitted = options.as_deref().unwrap_or(&none);
+        self.job == *job
+            && self.payload == *payload
+            && self.priority == *priority
+            && self.weight == *weight
+            && same_time
+            && stored.matches_submit(submitted)
     }
 
-    /// Carries out a transition that [`crate::apply`] decided on for this very task.
+    /// Applies a transition that [`crate::apply`] decided for this task in its present state.
     pub fn advance(&mut self, transition: Transition) {
         let Transition {
             state,
@@ -334,6 +435,7 @@ impl Task {
             error,
             modified,
             fresh,
+            owed,
         } = transition;
         self.state = state;
         self.tries = tries;
@@ -343,6 +445,7 @@ impl Task {
         self.started_at = started_at;
         self.finished_at = finished_at;
         self.write = write;
+        self.owed = owed;
         if let Some(run) = run {
             self.history.get_or_insert_default().push(*run);
         }
@@ -359,7 +462,7 @@ impl Task {
             (self.error, self.result) = (None, None);
         }
         if self.kind() == StateKind::Succeeded {
-            // Why an earlier run failed stands in the history.
+            // The errors of earlier runs stay in the history.
             self.error = None;
         }
         if let Some(change) = modified {
@@ -373,31 +476,68 @@ impl Task {
     }
 }
 
-type Comparable<'a> = (
-    Option<&'a str>,
-    Option<&'a str>,
-    Vec<&'a str>,
-    Option<&'a str>,
-    BTreeMap<&'static str, String>,
-);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn comparable(extras: Option<&Extras>) -> Comparable<'_> {
-    let Some(extras) = extras else {
-        return Comparable::default();
-    };
-    let mut overrides = BTreeMap::new();
-    if let Some(wanted) = extras
-        .overrides
-        .as_ref()
-        .filter(|o| **o != Overrides::default())
-    {
-        overrides.insert("overrides", format!("{wanted:?}"));
+    fn submit() -> NewTask {
+        let job = JobName::parse("mail").unwrap();
+        let id = TaskId::from_bytes([1; 16]);
+        NewTask::now(id, job, Bytes::from_static(b"hello"))
     }
-    (
-        extras.name.as_deref(),
-        extras.details.as_deref(),
-        extras.tags.iter().map(AsRef::as_ref).collect(),
-        extras.key.as_deref(),
-        overrides,
-    )
+
+    fn stored() -> Task {
+        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
+        let now = Timestamp::clamped(1_000);
+        submit().into_task(&Policy::default(), now, token, write, true)
+    }
+
+    fn with(options: TaskOptions) -> NewTask {
+        NewTask {
+            options: Some(Box::new(options)),
+            ..submit()
+        }
+    }
+
+    #[test]
+    fn a_repeated_submit_may_differ_in_client_trace_and_empty_overrides() {
+        assert!(stored().matches_submit(&submit()));
+        let repeated = with(TaskOptions {
+            created_by: Some("cron".into()),
+            content_type: Some("text/plain".into()),
+            trace: Some("00-1-2-01".into()),
+            overrides: Some(Overrides::default()),
+            ..TaskOptions::default()
+        });
+        assert!(stored().matches_submit(&repeated));
+    }
+
+    #[test]
+    fn a_submit_with_another_payload_name_tag_or_override_is_another_submit() {
+        let overrides = Overrides {
+            retries_max: Some(3),
+            ..Overrides::default()
+        };
+        let others = [
+            NewTask {
+                payload: Bytes::from_static(b"bye"),
+                ..submit()
+            },
+            with(TaskOptions {
+                name: Some("a".into()),
+                ..TaskOptions::default()
+            }),
+            with(TaskOptions {
+                tags: vec!["a".into()],
+                ..TaskOptions::default()
+            }),
+            with(TaskOptions {
+                overrides: Some(overrides),
+                ..TaskOptions::default()
+            }),
+        ];
+        for other in others {
+            assert!(!stored().matches_submit(&other), "{other:?}");
+        }
+    }
 }

@@ -4,19 +4,19 @@ use std::{fmt, time::Duration};
 
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z, never negative, never past the year 9999.
 ///
-/// Arithmetic saturates at both ends, so a huge delay ends up at [`Timestamp::MAX`] instead of in the past.
+/// Arithmetic saturates at both ends, so a huge delay gives [`Timestamp::MAX`] instead of a time in the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// A number of milliseconds that is no [`Timestamp`].
+/// A number of milliseconds that is not a [`Timestamp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("time {0} ms lies outside the years 1970 to 9999")]
+#[error("time {0} ms is outside the years 1970 to 9999")]
 pub struct TimestampError(pub i64);
 
 impl Timestamp {
     /// The Unix epoch.
     pub const EPOCH: Self = Self(0);
-    /// The last millisecond of the year 9999, the last one that RFC 3339 can write.
+    /// The last millisecond of the year 9999, the last one that RFC 3339 can express.
     pub const MAX: Self = Self(253_402_300_799_999);
 
     /// Accepts milliseconds since the Unix epoch within the years 1970 to 9999.
@@ -37,14 +37,14 @@ impl Timestamp {
         self.0
     }
 
-    /// This time moved into the future, at most to [`Timestamp::MAX`].
+    /// The time `delay` after this one, at most [`Timestamp::MAX`].
     #[must_use]
     pub fn after(self, delay: Duration) -> Self {
         let millis = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
         Self::clamped(self.0.saturating_add(millis))
     }
 
-    /// The time from `earlier` to this; zero when `earlier` is later.
+    /// The duration from `earlier` to this time; zero when `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }

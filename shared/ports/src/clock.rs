@@ -1,14 +1,14 @@
-//! Wall-clock time and randomness, so that a test can own both.
+//! Wall-clock time and randomness, as traits so that tests can control both.
 
 use dueline_domain::{Jitter, TaskId, Timestamp, Token, WriteId};
 
-/// Tells the wall-clock time. It may jump in either direction: correctness never rests on it, only liveness does.
+/// The wall clock. It may jump in either direction: correctness does not depend on it, only liveness does.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// The present time.
     fn now(&self) -> Timestamp;
 }
 
-/// Draws random numbers. In production they must be unpredictable, because tokens are made of them.
+/// A source of random numbers. In production they must be unpredictable, because tokens are made from them.
 pub trait Rng: Send + Sync + 'static {
     /// 64 random bits.
     fn next_u64(&self) -> u64;
@@ -18,7 +18,7 @@ pub trait Rng: Send + Sync + 'static {
         Token::from_random(self.next_u64())
     }
 
-    /// A name for a write.
+    /// A new name for a write.
     fn write_id(&self) -> WriteId {
         WriteId::from_random(self.next_u64())
     }
@@ -28,7 +28,7 @@ pub trait Rng: Send + Sync + 'static {
         Jitter::from_random(self.next_u64())
     }
 
-    /// A new task id; ids made later sort later.
+    /// A new task id. Ids of a later millisecond sort later.
     fn task_id(&self, now: Timestamp) -> TaskId {
         let (high, low) = (self.next_u64(), self.next_u64());
         let mut random = [0; 10];

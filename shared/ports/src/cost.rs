@@ -1,13 +1,13 @@
-//! What calls of a store or queue cost where they are billed.
+//! The billed cost of store and queue calls.
 
-/// Requests and units.
+/// Billed requests and units of DynamoDB and SQS.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Requests to DynamoDB.
     pub store_requests: u64,
-    /// Write units of DynamoDB, table and index together; failed conditions included.
+    /// Write units of DynamoDB, of table and index together. Writes whose condition failed are included.
     pub write_units: f64,
-    /// Those of them that the index took.
+    /// The part of `write_units` that the index consumed.
     pub index_write_units: f64,
     /// Read units of DynamoDB.
     pub read_units: f64,
@@ -28,7 +28,7 @@ impl Cost {
         }
     }
 
-    /// What was added since `earlier`.
+    /// The difference from `earlier` to this.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -6,17 +6,19 @@ pub mod conformance;
 mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
-mod hand_on;
 mod queue;
+mod send_enqueued;
 mod share;
+mod sinks;
 mod store;
 mod task_ids;
 
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
-pub use hand_on::{apply_and_hand_on, hand_on};
-pub use queue::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
+pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
+pub use send_enqueued::send_enqueued;
 pub use share::Share;
+pub use sinks::{SinkFailure, SinkRecord, SinkRefused, Sinks};
 pub use store::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, JobStore, ListQuery,
     OwnedTask, Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,

@@ -1,33 +1,33 @@
-//! The queue seam: one queue per job, carrying references to tasks.
+//! The queue seam: one queue per job, which carries references to tasks.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, TaskRef};
 
-/// A queue per job. It is a hint, never the truth: an implementation may lose, repeat, delay or reorder messages,
-/// and the system stays correct. What it should do is listed here and checked by the queue conformance suite.
+/// A queue per job. Messages are hints; the store has the truth. An implementation may lose, repeat, delay or reorder
+/// messages without making the system incorrect. The queue conformance suite checks what it should do.
 ///
-/// Batches succeed or fail entry by entry; the answers come in the order of the entries. Nothing here retries: the
-/// caller does, or the store's trigger times do.
+/// Batches succeed or fail entry by entry; results are in the order of the entries. Implementations do not retry: the
+/// caller does, or the task is enqueued again at its trigger time.
 #[async_trait]
 pub trait TaskQueue: Send + Sync + 'static {
-    /// Makes the queue of `job` if there is none. Safe to repeat.
+    /// Creates the queue of `job` if it does not exist. Safe to repeat.
     async fn ensure(&self, job: &JobName) -> Result<(), QueueError>;
 
-    /// Removes the queue of `job` with all its messages. Removing a missing one is fine.
+    /// Removes the queue of `job` with all its messages. A missing queue is not an error.
     async fn remove(&self, job: &JobName) -> Result<(), QueueError>;
 
-    /// Sends messages, each to the queue of its job. A message that is already there (same task and token) may be
-    /// sent again: it counts as sent, and may or may not be there twice. [`QueueError::Full`] means that the queue
-    /// is bounded and will ask for the rest by [`TaskQueue::starving`].
+    /// Sends messages, each to the queue of its job. A message that is already in the queue (same task and token) may
+    /// be sent again: it counts as sent, and the queue may keep one or both. [`QueueError::Full`] means that the queue
+    /// is bounded and will request the refused messages by [`TaskQueue::refill_demand`].
     async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>>;
 
-    /// Takes up to `max` messages of `job`, the most urgent first as far as the queue can tell. Waits up to `wait`
-    /// for the first one; an empty answer is no error. Taken messages are invisible until their visibility timeout
-    /// passes, unless acknowledged, returned or extended.
+    /// Receives up to `max` messages of `job`, the most urgent first if the queue orders them. Waits up to `wait` for
+    /// the first message; an empty result is not an error. Received messages are invisible until their visibility
+    /// timeout passes, unless acknowledged, returned or extended.
     ///
-    /// Cancel safe: when the future is dropped, messages it had taken become visible again, at the latest when
+    /// Cancel safe: when the future is dropped, messages that it had received become visible again, at the latest when
     /// their visibility timeout passes.
     async fn receive(
         &self,
@@ -36,7 +36,7 @@ pub trait TaskQueue: Send + Sync + 'static {
         wait: Duration,
     ) -> Result<Vec<Delivery>, QueueError>;
 
-    /// Deletes messages. A receipt that is unknown or too old deletes nothing and is no error.
+    /// Deletes messages. A receipt that is unknown or too old deletes nothing and is not an error.
     async fn ack(&self, receipts: Vec<Receipt>) -> Result<(), QueueError>;
 
     /// Returns messages: each is visible again after `delay`.
@@ -45,57 +45,57 @@ pub trait TaskQueue: Send + Sync + 'static {
     /// Keeps messages invisible for the full visibility timeout from now.
     async fn extend(&self, receipts: Vec<Receipt>) -> Result<(), QueueError>;
 
-    /// How many messages there are, approximately.
+    /// The approximate number of messages.
     async fn depth(&self, job: &JobName) -> Result<Depth, QueueError>;
 
     /// How long a received message stays invisible.
     fn visibility_timeout(&self) -> Duration;
 
-    /// Waits until bounded queues have room for messages they once refused, and names them. Unbounded queues never
-    /// answer. The caller reads the store's ready tasks, sends them, and then calls [`TaskQueue::refilled`].
-    async fn starving(&self) -> Vec<Starving> {
+    /// Waits until bounded queues that refused messages have room again, and returns their demands. Never returns for
+    /// unbounded queues. The caller reads the store's ready tasks, sends them, and then calls [`TaskQueue::refilled`].
+    async fn refill_demand(&self) -> Vec<RefillDemand> {
         std::future::pending().await
     }
 
-    /// Says that everything ready (`complete`), or only as much as there was room for, has been sent again.
-    fn refilled(&self, _starving: &Starving, _complete: bool) {}
+    /// Reports that ready tasks have been sent again: all of them (`complete`), or as many as there was room for.
+    fn refilled(&self, _demand: &RefillDemand, _complete: bool) {}
 }
 
-/// A bounded queue that refused messages and has room now.
+/// The room that a bounded queue has again after it refused messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Starving {
-    /// Whose queue.
+pub struct RefillDemand {
+    /// The job of the queue.
     pub job: JobName,
-    /// How many messages it can take.
+    /// How many messages the queue accepts.
     pub room: usize,
-    /// Tells a refusal after this answer from one before it.
+    /// Number of this demand. It distinguishes messages refused since from those refused before.
     pub epoch: u64,
 }
 
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// What it refers to.
+    /// The content of the message.
     pub task: TaskRef,
-    /// What to acknowledge it by.
+    /// Names this delivery, for ack and nack.
     pub receipt: Receipt,
-    /// How often it was received, this time included; approximate.
+    /// How many times the message was received, including this time; approximate.
     pub received: u32,
 }
 
-/// Names one receipt of one message.
+/// Names one delivery of one message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Receipt {
-    /// Of a queue in this process, or behind our own protocol.
+    /// Of a queue in this process, or behind Dueline's own protocol.
     Local {
-        /// Whose queue.
+        /// The job of the queue.
         job: JobName,
         /// Number of the receipt.
         number: u64,
     },
-    /// Of another queue service: its own handle.
+    /// Of a queue service with receipt handles of its own.
     Handle {
-        /// Whose queue.
+        /// The job of the queue.
         job: JobName,
         /// The service's handle.
         handle: Arc<str>,
@@ -103,7 +103,7 @@ pub enum Receipt {
 }
 
 impl Receipt {
-    /// Whose queue the message is in.
+    /// The job of the queue.
     pub const fn job(&self) -> &JobName {
         match self {
             Self::Local { job, .. } | Self::Handle { job, .. } => job,
@@ -111,37 +111,37 @@ impl Receipt {
     }
 }
 
-/// How many messages a queue holds, approximately.
+/// The approximate number of messages in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Waiting to be received.
+    /// Messages that can be received.
     pub visible: u64,
-    /// Received, neither acknowledged nor visible again.
+    /// Messages that were received and are neither acknowledged nor visible again.
     pub in_flight: u64,
 }
 
-/// What went wrong with a queue, by what the caller can do.
+/// An error of a queue. The variants differ in what the caller can do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueueError {
-    /// There is no such queue; [`TaskQueue::ensure`] makes it.
+    /// The queue does not exist; [`TaskQueue::ensure`] creates it.
     #[error("queue of job '{0}' does not exist")]
     NotFound(JobName),
-    /// The queue is bounded and has no room; it asks for more by itself.
+    /// The queue is bounded and has no room. It requests the messages later by [`TaskQueue::refill_demand`].
     #[error("queue of job '{0}' is full")]
     Full(JobName),
     /// Too many calls; try again later.
     #[error("queue is throttled")]
     Throttled,
-    /// The queue cannot be reached, or did not answer in time; the call may have taken effect.
+    /// The queue cannot be reached or did not answer in time. The call may have taken effect.
     #[error("queue is unavailable: {0}")]
     Unavailable(Arc<str>),
-    /// The call itself is wrong and will never work.
+    /// The call is not valid, and would fail again.
     #[error("queue refused the call: {0}")]
     Invalid(Arc<str>),
 }
 
 impl QueueError {
-    /// Whether the same call may work later.
+    /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Full(_) | Self::Throttled | Self::Unavailable(_))
     }

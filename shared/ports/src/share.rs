@@ -1,16 +1,19 @@
-//! How several consumers share the due partitions.
+//! How several consumers share the shards of the due index.
 
 use std::collections::BTreeSet;
 
-use dueline_domain::{JobName, WorkerId};
+use dueline_domain::{
+    JobName, WorkerId,
+    hash::{fnv1a, mix64},
+};
 
-/// Groups that partitions fall into: enough to spread over some dozens of consumers.
+/// Number of groups that the shards are hashed into: enough to spread them over some dozens of consumers.
 const GROUPS: u16 = 64;
 
-/// The part of the due partitions that one consumer reads. A partition is a job and a shard of it.
+/// The shards of the due index that one consumer reads.
 ///
-/// Shares only save reads. Consumers that see different members overlap or leave a gap for a while; both are
-/// harmless, because every move is a compare-and-set and an unread partition is read when the members agree again.
+/// Shares only save reads. While consumers know different members, their shares may overlap or leave a gap. Both are
+/// harmless: every move is a compare-and-set, and a shard in a gap is read as soon as the members agree again.
 ///
 /// ```
 /// use dueline_domain::WorkerId;
@@ -25,15 +28,16 @@ const GROUPS: u16 = 64;
 pub struct Share(BTreeSet<u16>);
 
 impl Share {
-    /// The share of `me` among `members`, by incarnation: each group goes to the member with the highest weight for
-    /// it, so a member that comes or goes moves only its own groups. `me` counts as a member whether listed or not.
+    /// The share of `me` among `members`, by rendezvous hashing: each group belongs to the member with the highest
+    /// weight for it, so a member that joins or leaves moves only its own groups. `me` counts as a member even if it
+    /// is not listed.
     pub fn of<'a>(me: &WorkerId, members: impl IntoIterator<Item = &'a WorkerId>) -> Self {
-        // The random part of an id makes its number as good as unique.
-        let number = |member: &WorkerId| fnv(member.as_str().bytes());
+        // The random incarnation in each id makes these hashes practically unique.
+        let number = |member: &WorkerId| fnv1a(member.as_str().bytes());
         let me = number(me);
         let members: Vec<_> = members.into_iter().map(number).collect();
         let mine = |group: &u16| {
-            let weight = |member: u64| (mix(member ^ mix(u64::from(*group) + 1)), member);
+            let weight = |member: u64| (mix64(member ^ mix64(u64::from(*group) + 1)), member);
             members
                 .iter()
                 .all(|member| *member == me || weight(*member) < weight(me))
@@ -41,34 +45,20 @@ impl Share {
         Self((0..GROUPS).filter(mine).collect())
     }
 
-    /// Whether the partition belongs to this share.
+    /// Whether this shard of the job belongs to the share.
     pub fn covers(&self, job: &JobName, shard: u32) -> bool {
-        let hash = fnv(job.as_str().bytes().chain(shard.to_be_bytes()));
-        // Always below the count of groups.
-        let group = u16::try_from(mix(hash) % u64::from(GROUPS)).unwrap_or(0);
+        let hash = fnv1a(job.as_str().bytes().chain(shard.to_be_bytes()));
+        // Always below the number of groups.
+        let group = u16::try_from(mix64(hash) % u64::from(GROUPS)).unwrap_or(0);
         self.0.contains(&group)
     }
 
     /// How large the share is, from 0 to 1.
     pub fn fraction(&self) -> f64 {
-        // At most the count of groups.
+        // At most the number of groups.
         let mine = u16::try_from(self.0.len()).unwrap_or(GROUPS);
         f64::from(mine) / f64::from(GROUPS)
     }
-}
-
-/// A number for some bytes, the same in every process (FNV-1a).
-fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-/// Spreads the bits of a number (the finaliser of splitmix64).
-const fn mix(number: u64) -> u64 {
-    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -84,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn every_partition_has_one_reader_and_the_work_is_spread() {
+    fn every_shard_has_one_reader_and_the_reads_are_spread() {
         let members = [3, 1_000, u64::MAX, 77].map(member);
         let shares = members.each_ref().map(|me| Share::of(me, &members));
         let mut read = [0; 4];
@@ -100,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_goes_moves_only_its_own_partitions() {
+    fn a_member_that_leaves_moves_only_its_own_shards() {
         let all = [1, 2, 3].map(member);
         let fewer = [1, 3].map(member);
         for number in 0..200 {
@@ -112,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_alone_reads_everything() {
+    fn a_single_consumer_reads_all_shards() {
         for count in 0..3 {
             let members = vec![member(5); count];
             let share = Share::of(&member(5), &members);

@@ -1,4 +1,4 @@
-//! The store seam: the only truth about jobs, tasks and workers.
+//! The store seam: jobs, tasks and workers. The store is the only source of truth.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ pub trait Store: JobStore + TaskStore + WorkerStore {}
 
 impl<T: JobStore + TaskStore + WorkerStore> Store for T {}
 
-/// Job definitions. Few, small, read often: implementations answer reads from memory where they can.
+/// Job definitions. They are few, small and read often, so implementations should serve reads from memory.
 #[async_trait]
 pub trait JobStore: Send + Sync + 'static {
     /// Creates or replaces a definition. The times and the creator of an existing one are kept.
@@ -27,7 +27,7 @@ pub trait JobStore: Send + Sync + 'static {
     /// All definitions, by name.
     async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError>;
 
-    /// Pauses or resumes a job. `NotFound` when there is no such job.
+    /// Pauses or resumes a job. `NotFound` if the job does not exist.
     async fn pause_job(
         &self,
         name: &JobName,
@@ -35,37 +35,38 @@ pub trait JobStore: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Arc<Job>, StoreError>;
 
-    /// Deletes a definition and its finished tasks. `InUse` while it has unfinished tasks; `NotFound` when there is
-    /// no such job.
+    /// Deletes a definition and its finished tasks. `InUse` while the job has tasks that are unfinished or owe an effect,
+    /// `NotFound` if it does not exist.
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError>;
 }
 
 /// A definition to store.
 #[derive(Clone, Debug)]
 pub struct PutJob {
-    /// The definition; `created_*` hold only if it is new.
+    /// The definition. Its `created_*` fields are only used for a new job.
     pub job: Job,
-    /// Whether an existing definition is left alone: the call then answers the existing one.
+    /// Whether an existing definition is kept and returned.
     pub if_absent: bool,
 }
 
 /// Tasks and their transitions.
 ///
-/// * A call that answers `Ok` for an item has made it durable, by the implementation's documented setting.
-/// * Items of one call are independent: one that fails does not touch the others. Answers are in the order of items;
-///   several commands for one task happen in their order.
-/// * Every move is decided by [`dueline_domain::apply`]; the store only makes the decision and the write one atomic
-///   step per task. No rule of the lifecycle lives in a query or a condition.
-/// * A [`Command`] whose write id the task already carries has succeeded before: the answer is `Ok` with
-///   [`Applied::repeated`], and nothing is written.
-/// * Time comes in; the store has no clock.
+/// * An item whose result is `Ok` is durable, to the degree that the implementation documents.
+/// * The items of one call are independent: a failed item does not affect the others. Results are in the order of the
+///   items. Several commands for one task are applied in their order.
+/// * [`dueline_domain::apply`] decides every move. The store makes the decision and its write atomic per task. No
+///   lifecycle rule is expressed in a query or a condition.
+/// * If the task's latest write has the write id of a [`Command`], the command has succeeded before. The result is then
+///   `Ok` with [`Applied::repeated`], and nothing is written.
+/// * The time is an argument; the store has no clock.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Stores new tasks. A submit whose id (or key, within its job) exists answers the existing task when it is the
-    /// same submit ([`Task::is_made_by`]) and [`StoreError::Exists`] otherwise. `NotFound` when the job is unknown.
+    /// Stores new tasks. If the id (or the key, within the job) exists, the result is the existing task for the same
+    /// submit ([`Task::matches_submit`]) and [`StoreError::Exists`] for another one. `NotFound` if the job does not
+    /// exist.
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>>;
 
-    /// One task with everything known about it, as of the last acknowledged write.
+    /// One task with all its fields, as of the last acknowledged write.
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError>;
 
     /// Applies events, each as one atomic compare-and-set on its task.
@@ -75,16 +76,19 @@ pub trait TaskStore: Send + Sync + 'static {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>>;
 
-    /// Tasks whose trigger time has passed, oldest first within each job, and the next trigger time to come. May
-    /// show a task that has moved since: the command that follows carries what was seen.
+    /// Tasks whose trigger time has passed, and the next trigger time after `now`. Within each job they are in the order
+    /// of priority, and then oldest first. A store without an index by priority orders what it has read of a backlog, and
+    /// reads what has become due lately beside the oldest of it. Finished tasks that owe an effect are apart from the
+    /// others, oldest first, and have limits of their own. May return a task that has moved since. The trigger event
+    /// therefore carries the state and trigger time read here.
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError>;
 
-    /// Enqueued tasks of a job in the order they should be handed out: priority, then due time, then submit order.
-    /// A bounded queue is refilled from this.
+    /// Enqueued tasks of a job in dispatch order: priority, then due time, then submit order. Bounded queues are
+    /// refilled from this.
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError>;
 
-    /// Tasks that a worker owns, all or those of one worker. Where nothing lists them by owner they are looked for around
-    /// `now`, and behind a long queue some may be missed: their leases end by themselves.
+    /// Tasks that any worker, or one worker, owns. A store without an index by owner scans trigger times around `now`
+    /// and may miss some behind a long backlog. The leases of missed tasks expire by themselves.
     async fn owned(
         &self,
         now: Timestamp,
@@ -94,24 +98,24 @@ pub trait TaskStore: Send + Sync + 'static {
     /// Tasks of a job, newest first, payloads included, page by page.
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError>;
 
-    /// How many tasks of a job are in each state.
+    /// The number of tasks of a job in each state.
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError>;
 
-    /// Deletes up to `limit` finished tasks that outlived their job's retention, on a bounded stretch of a walk over
-    /// all tasks that goes on at the next call.
+    /// Deletes up to `limit` finished tasks past their job's retention that owe nothing. Each call scans a bounded part of all tasks;
+    /// the next call continues there.
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
 }
 
-/// A stretch of the pruner's walk.
+/// The result of one call of [`TaskStore::prune`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Tasks deleted.
     pub deleted: usize,
-    /// Whether the walk has not come to the end of the tasks; the next call goes on.
+    /// Whether the scan has not reached the end of the tasks; the next call continues it.
     pub more: bool,
 }
 
-/// Workers that registered, so that they outlive a restart of the server.
+/// Registered workers. They are stored so that a restart of the server does not lose them.
 #[async_trait]
 pub trait WorkerStore: Send + Sync + 'static {
     /// Creates or replaces records.
@@ -120,7 +124,7 @@ pub trait WorkerStore: Send + Sync + 'static {
     /// All records, by id.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError>;
 
-    /// Removes records; missing ones are fine.
+    /// Removes records. A missing record is not an error.
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError>;
 }
 
@@ -131,17 +135,17 @@ pub struct WorkerRecord {
     pub id: WorkerId,
     /// `executor`, or another kind of process.
     pub kind: Arc<str>,
-    /// Jobs it runs with code of its own.
+    /// Jobs that the worker runs with code of its own.
     pub jobs: Vec<JobName>,
-    /// Kinds of handlers it runs for any job.
+    /// Kinds of built-in handlers that the worker runs for any job.
     pub handlers: Vec<Arc<str>>,
-    /// Most weight it runs at once.
+    /// Greatest total weight of the tasks that the worker runs at once.
     pub concurrency: u32,
-    /// Whether it lives inside the process that owns the store: when that process is gone, so is this worker.
+    /// Whether the worker runs inside the process that owns the store. It is gone when that process is gone.
     pub embedded: bool,
-    /// When it registered.
+    /// When the worker registered.
     pub started_at: Timestamp,
-    /// When it was last heard of.
+    /// When the worker last registered or sent a heartbeat.
     pub seen_at: Timestamp,
 }
 
@@ -150,13 +154,14 @@ pub struct WorkerRecord {
 pub struct Create {
     /// The submit.
     pub task: NewTask,
-    /// Token, for a task that is born enqueued.
+    /// Token for a task that is created as enqueued.
     pub token: Token,
     /// Name of the write.
     pub write: WriteId,
-    /// Whether a due task may be born enqueued (the caller will send its message) if its job lets it.
-    pub hand_on: bool,
-    /// A worker that waits for just this task: instead of enqueued it is born claimed, in the same write.
+    /// Whether a due task is created as enqueued if its job allows that. The caller then sends its message.
+    pub may_enqueue: bool,
+    /// A worker reserved for this task. A task that would be created as enqueued is created as claimed by this worker,
+    /// in the same write.
     pub claim_for: Option<WorkerId>,
 }
 
@@ -165,7 +170,7 @@ pub struct Create {
 pub struct Created {
     /// The task.
     pub task: Box<Task>,
-    /// Whether an earlier submit had made it.
+    /// Whether an earlier submit created the task.
     pub existed: bool,
 }
 
@@ -176,7 +181,7 @@ pub struct Command {
     pub job: JobName,
     /// The task.
     pub id: TaskId,
-    /// What happens.
+    /// The event.
     pub event: Event,
     /// Name of the write; the same for every repetition of this command.
     pub write: WriteId,
@@ -185,34 +190,48 @@ pub struct Command {
 /// A task after its event.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The task as it is now.
+    /// The task after the event.
     pub task: Box<Task>,
-    /// Whether this very command had succeeded before.
+    /// Whether the same command had succeeded before.
     pub repeated: bool,
 }
 
-/// What to look for.
+/// Which due tasks to read.
 #[derive(Clone, Debug)]
 pub struct DueQuery {
     /// Trigger times up to this have passed.
     pub now: Timestamp,
-    /// Most tasks to answer per job.
+    /// Most tasks to return per job.
     pub limit_per_job: usize,
-    /// Jobs of which fewer unowned tasks are wanted: zero for a paused job. Tasks that a worker owns are answered
-    /// all the same, because a lost worker must be noticed.
+    /// Lower limits for the unowned tasks of some jobs; zero for a paused job. Owned tasks are returned all the same,
+    /// because a lost worker must be noticed.
     pub pending_limits: BTreeMap<JobName, usize>,
-    /// The partitions to look at; `None` for all of them.
+    /// Most tasks to return per job that owe an effect.
+    pub owed_limit: usize,
+    /// Lower limits for some jobs; zero for a job whose sink is down.
+    pub owed_limits: BTreeMap<JobName, usize>,
+    /// The shards to read; `None` for all of them.
     pub share: Option<Share>,
+}
+
+impl DueQuery {
+    /// The most tasks of a job to return that owe an effect.
+    pub fn owed_limit_of(&self, job: &JobName) -> usize {
+        let limit = self.owed_limits.get(job).copied();
+        limit.map_or(self.owed_limit, |limit| limit.min(self.owed_limit))
+    }
 }
 
 /// Due tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DuePage {
-    /// The tasks, jobs interleaved in no particular order.
+    /// The unfinished tasks. The order of the jobs is not specified.
     pub tasks: Vec<DueTask>,
-    /// Whether more were due than the limits let through, limits of zero aside.
+    /// The finished tasks that owe an effect.
+    pub owed: Vec<DueTask>,
+    /// Whether more unfinished tasks are due than the limits allowed. A limit of zero does not count.
     pub more: bool,
-    /// The earliest trigger time still to come.
+    /// The earliest trigger time that has not passed.
     pub next_at: Option<Timestamp>,
 }
 
@@ -255,7 +274,8 @@ pub struct ListQuery {
     pub tag: Option<Arc<str>>,
     /// With this name.
     pub name: Option<Arc<str>>,
-    /// With this idempotency key.
+    /// With this idempotency key. At most one task has it, and the first page shows it, however many newer tasks the job
+    /// has.
     pub key: Option<Arc<str>>,
     /// First due at or after this.
     pub due_from: Option<Timestamp>,
@@ -293,51 +313,51 @@ pub struct Page {
     pub next: Option<Arc<str>>,
 }
 
-/// Numbers about a job.
+/// Statistics of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobStats {
-    /// Tasks by state; states without any are left out.
+    /// Tasks by state. States without tasks are left out.
     pub by_state: BTreeMap<StateKind, u64>,
     /// The earliest trigger time of an unowned task.
     pub oldest_due_at: Option<Timestamp>,
-    /// Whether there are more tasks than were counted: finished ones are then told too low.
+    /// Whether not all tasks were counted. The numbers of finished tasks are then too low.
     pub partial: bool,
-    /// How long ago they were counted: counting many tasks is dear in some stores, so an answer may be kept for a while.
+    /// Age of the counts. Counting many tasks is expensive in some stores, so an implementation may cache them.
     pub age: Duration,
 }
 
-/// What went wrong with a store, by what the caller can do.
+/// An error of a store. The variants differ in what the caller can do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no such thing.
+    /// The job or task does not exist.
     #[error("{what} '{name}' does not exist")]
     NotFound {
-        /// Kind of thing: `job` or `task`.
+        /// `job` or `task`.
         what: &'static str,
-        /// Its name.
+        /// Its name or id.
         name: Arc<str>,
     },
-    /// The move is not legal in the task's present state.
+    /// The event is not legal in the task's present state.
     #[error(transparent)]
     Rejected(#[from] Rejected),
-    /// The id or key is taken by another submit.
-    #[error("task {0} exists already with other content")]
+    /// Another submit has used the id or key.
+    #[error("task {0} already exists with different content")]
     Exists(TaskId),
-    /// The job has unfinished tasks.
-    #[error("job '{job}' has {unfinished} unfinished tasks")]
+    /// The job has tasks that are unfinished or owe an effect.
+    #[error("job '{job}' has {unfinished} unfinished or undelivered tasks")]
     InUse {
         /// The job.
         job: JobName,
-        /// How many.
+        /// Number of these tasks.
         unfinished: u64,
     },
-    /// The call itself is wrong and will never work.
+    /// The call is not valid, and would fail again.
     #[error("{0}")]
     Invalid(Arc<str>),
     /// Too many calls; try again later.
     #[error("store is throttled")]
     Throttled,
-    /// The store has no room for writes; reads go on.
+    /// The store has no room for writes; reads still work.
     #[error("store is full: {0}")]
     Full(Arc<str>),
     /// The store cannot be reached or is shutting down.
@@ -345,28 +365,28 @@ pub enum StoreError {
     Unavailable {
         /// What happened.
         message: Arc<str>,
-        /// Whether the write may have happened all the same.
+        /// Whether the write may have happened nevertheless.
         outcome_unknown: bool,
     },
-    /// Stored data make no sense.
+    /// Stored data cannot be decoded.
     #[error("store is corrupt: {0}")]
     Corrupt(Arc<str>),
 }
 
 impl StoreError {
-    /// No such job.
+    /// The job does not exist.
     pub fn no_job(name: &JobName) -> Self {
         let (what, name) = ("job", Arc::from(name.as_str()));
         Self::NotFound { what, name }
     }
 
-    /// No such task.
+    /// The task does not exist.
     pub fn no_task(id: &TaskId) -> Self {
         let (what, name) = ("task", Arc::from(id.to_string()));
         Self::NotFound { what, name }
     }
 
-    /// Whether the same call may work later.
+    /// Whether the same call may succeed later.
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -374,7 +394,7 @@ impl StoreError {
         )
     }
 
-    /// Whether the write may have happened although an error came back. Repeating it with the same write id tells.
+    /// Whether the write may have happened despite the error. Repeat the call with the same write id to find out.
     pub const fn outcome_unknown(&self) -> bool {
         matches!(
             self,

@@ -1,25 +1,25 @@
-//! Task ids in the order in which they are made.
+//! Task ids in ascending order.
 
 use std::sync::{Mutex, PoisonError};
 
 use dueline_domain::{TaskId, Timestamp};
 
-/// Random bits of an id, of which the highest starts as zero so that counting on has room.
+/// Number of random bits in an id. The highest one starts as zero, to leave room for increments.
 const RANDOM_BITS: u32 = 74;
 
-/// Makes ids that grow with every call, whatever the clock does: stores that list tasks by id then list them in the
-/// order of their submits, also within a millisecond and within a batch.
+/// A source of task ids, each greater than the one before, even if the clock steps back. A store that lists tasks by
+/// id thus lists them in submit order, also within a millisecond and within a batch.
 #[derive(Debug, Default)]
 pub struct TaskIds(Mutex<(i64, u128)>);
 
 impl TaskIds {
-    /// A source that has made none yet.
+    /// A new source.
     pub const fn new() -> Self {
         Self(Mutex::new((i64::MIN, 0)))
     }
 
-    /// The next id. `random` makes ids of different sources different: within a millisecond, the next one is a random
-    /// step of up to 2^32 further.
+    /// The next id. `random` makes the ids of different sources differ: within a millisecond, each id is a random step
+    /// of up to 2^32 above the one before.
     pub fn next(&self, now: Timestamp, random: u128) -> TaskId {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (millis, bits) = &mut *last;
@@ -35,7 +35,7 @@ impl TaskIds {
     }
 }
 
-/// Puts the bits where an id keeps them: twelve beside the version, the rest beside the variant.
+/// Moves the bits to their positions in an id: twelve beside the version, the rest beside the variant.
 fn spread(bits: u128) -> [u8; 10] {
     let high = ((bits >> 62) & 0xfff) << 64;
     let low = bits & ((1 << 62) - 1);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_grow_even_while_the_clock_stands_or_goes_back() {
+    fn ids_ascend_even_while_the_clock_stands_still_or_steps_back() {
         let ids = TaskIds::new();
         let mut last = ids.next(Timestamp::clamped(5_000), u128::MAX);
         for n in 0..10_000_u32 {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_carries_its_time_and_its_kind() {
+    fn an_id_contains_its_time_and_its_uuid_version() {
         let id = TaskIds::new().next(Timestamp::clamped(1_700_000_000_123), u128::MAX);
         assert!(id.to_string().starts_with("018bcfe5-687b-7"), "{id}");
     }

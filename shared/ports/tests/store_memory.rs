@@ -1,4 +1,4 @@
-//! The store in memory passes the suite of its seam.
+//! Runs the store conformance suite on the store in memory.
 
 use std::sync::Arc;
 

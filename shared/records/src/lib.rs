@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Backoff, Extras, Handler, History, Job, JobName, Overrides, Policy, Quota, RetryPolicy, RunEnd,
-    RunRecord, Timestamp, WorkerId,
+    Backoff, Effect, Handler, History, Job, JobName, Overrides, Owed, Policy, Quota, RetryPolicy,
+    RunEnd, RunRecord, Sink, TaskOptions, Timestamp, WorkerId,
 };
 use dueline_ports::WorkerRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Why stored text makes no sense.
+/// Why stored text cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RecordError(String);
@@ -51,7 +51,7 @@ impl BackoffRecord {
     }
 }
 
-/// A field that an older program did not write has the default of a new job.
+/// The settings of a job. A field that an older program did not write has the default of a new job.
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
 struct JobRecord {
@@ -71,6 +71,7 @@ struct JobRecord {
     run_timeout_ms: Option<u64>,
     losses_max: u32,
     retention_ms: Option<u64>,
+    sink: Option<Arc<str>>,
     rate_per_s: Option<f64>,
     burst: Option<u32>,
     paused: bool,
@@ -100,11 +101,12 @@ impl Default for JobRecord {
 
 /// A definition as text.
 pub fn job_to_json(job: &Job) -> String {
-    // Plain data with text keys always serialises.
+    // Serialising plain data with text keys cannot fail.
     serde_json::to_string(&JobRecord::of(job)).unwrap_or_default()
 }
 
-/// A definition as the text that takes the place of `stored`: what a newer program has said besides stays.
+/// A definition as the text that replaces `stored`. Unknown fields of `stored`, which a newer program has written, are
+/// kept.
 pub fn job_to_json_over(job: &Job, stored: &str) -> String {
     let mut record = serde_json::json!(JobRecord::of(job));
     if let Ok(stored) = serde_json::from_str(stored) {
@@ -145,6 +147,7 @@ impl JobRecord {
             run_timeout_ms: policy.run_timeout.map(millis),
             losses_max: policy.losses_max,
             retention_ms: policy.retention.map(millis),
+            sink: policy.sink.as_ref().map(|sink| Arc::from(sink.as_str())),
             rate_per_s: job.quota.rate_per_s,
             burst: job.quota.burst,
             paused: job.paused,
@@ -155,7 +158,7 @@ impl JobRecord {
     }
 }
 
-/// A definition from its text; the name is kept apart.
+/// A definition from its text. The name is stored separately.
 pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
     let record: JobRecord = serde_json::from_str(json).map_err(bad)?;
     Ok(Job {
@@ -184,6 +187,11 @@ pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
             run_timeout: record.run_timeout_ms.map(duration),
             losses_max: record.losses_max,
             retention: record.retention_ms.map(duration),
+            sink: record
+                .sink
+                .map(|uri| Sink::parse(&uri))
+                .transpose()
+                .map_err(bad)?,
         },
         quota: Quota {
             rate_per_s: record.rate_per_s,
@@ -196,9 +204,57 @@ pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
     })
 }
 
+/// What a task owes, without its trigger time, which is stored separately. The field names are short for the same reason
+/// as those of a past run.
+#[derive(Serialize, Deserialize)]
+struct OwedRecord {
+    #[serde(rename = "e")]
+    effects: Vec<String>,
+    #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
+    failures: u32,
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    error: Option<Arc<str>>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde calls"
+)]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// What a task owes as text, without its trigger time.
+pub fn owed_to_json(owed: &Owed) -> String {
+    let record = OwedRecord {
+        effects: owed.effects.iter().map(|e| e.name().to_owned()).collect(),
+        failures: owed.failures,
+        error: owed.error.clone(),
+    };
+    serde_json::to_string(&record).unwrap_or_default()
+}
+
+/// What a task owes, from its text and its trigger time.
+pub fn owed_from_json(json: &str, trigger_at: Timestamp) -> Result<Owed, RecordError> {
+    let record: OwedRecord = serde_json::from_str(json).map_err(bad)?;
+    let effect = |name: &String| {
+        Effect::from_name(name).ok_or_else(|| bad(format!("unknown effect '{name}'")))
+    };
+    Ok(Owed {
+        effects: record
+            .effects
+            .iter()
+            .map(effect)
+            .collect::<Result<_, _>>()?,
+        trigger_at,
+        failures: record.failures,
+        error: record.error,
+    })
+}
+
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-struct ExtrasRecord {
+struct OptionsRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -231,43 +287,44 @@ struct OverridesRecord {
     run_timeout_ms: Option<u64>,
 }
 
-/// The extras but the key, which has a column of its own.
-pub fn extras_to_json(extras: &Extras) -> String {
-    let overrides = extras.overrides.as_ref().map(|wanted| OverridesRecord {
-        retries_max: wanted.retries_max,
-        backoff: wanted.backoff.as_ref().map(BackoffRecord::of),
-        heartbeat_timeout_ms: wanted.heartbeat_timeout.map(millis),
-        heartbeat_increment_ms: wanted.heartbeat_increment.map(millis),
-        run_timeout_ms: wanted.run_timeout.map(millis),
+/// Options as text, without the key, which is stored separately.
+pub fn options_to_json(options: &TaskOptions) -> String {
+    let overrides = options.overrides.as_ref();
+    let overrides = overrides.map(|overrides| OverridesRecord {
+        retries_max: overrides.retries_max,
+        backoff: overrides.backoff.as_ref().map(BackoffRecord::of),
+        heartbeat_timeout_ms: overrides.heartbeat_timeout.map(millis),
+        heartbeat_increment_ms: overrides.heartbeat_increment.map(millis),
+        run_timeout_ms: overrides.run_timeout.map(millis),
     });
-    let record = ExtrasRecord {
-        name: extras.name.clone(),
-        details: extras.details.clone(),
-        tags: extras.tags.clone(),
-        created_by: extras.created_by.clone(),
-        content_type: extras.content_type.clone(),
-        trace: extras.trace.clone(),
+    let record = OptionsRecord {
+        name: options.name.clone(),
+        details: options.details.clone(),
+        tags: options.tags.clone(),
+        created_by: options.created_by.clone(),
+        content_type: options.content_type.clone(),
+        trace: options.trace.clone(),
         overrides,
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
 
-/// Extras from their text and the key, which is kept apart.
-pub fn extras_from_json(json: &str, key: Option<Arc<str>>) -> Result<Extras, RecordError> {
-    let record: ExtrasRecord = serde_json::from_str(json).map_err(bad)?;
+/// Options from their text and the key.
+pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOptions, RecordError> {
+    let record: OptionsRecord = serde_json::from_str(json).map_err(bad)?;
     let overrides = record
         .overrides
-        .map(|wanted| {
+        .map(|record| {
             Ok::<_, RecordError>(Overrides {
-                retries_max: wanted.retries_max,
-                backoff: wanted.backoff.map(|b| b.backoff()).transpose()?,
-                heartbeat_timeout: wanted.heartbeat_timeout_ms.map(duration),
-                heartbeat_increment: wanted.heartbeat_increment_ms.map(duration),
-                run_timeout: wanted.run_timeout_ms.map(duration),
+                retries_max: record.retries_max,
+                backoff: record.backoff.map(|b| b.backoff()).transpose()?,
+                heartbeat_timeout: record.heartbeat_timeout_ms.map(duration),
+                heartbeat_increment: record.heartbeat_increment_ms.map(duration),
+                run_timeout: record.run_timeout_ms.map(duration),
             })
         })
         .transpose()?;
-    Ok(Extras {
+    Ok(TaskOptions {
         name: record.name,
         details: record.details,
         tags: record.tags,
@@ -281,14 +338,14 @@ pub fn extras_from_json(json: &str, key: Option<Arc<str>>) -> Result<Extras, Rec
 
 #[derive(Serialize, Deserialize)]
 struct HistoryRecord {
-    runs: Vec<RunRow>,
+    runs: Vec<StoredRun>,
     #[serde(default)]
     dropped: u32,
 }
 
-/// Names are short, because in DynamoDB every byte of a task is paid for with each of its writes.
+/// A past run. The field names are short, because DynamoDB bills every byte of a task with each of its writes.
 #[derive(Serialize, Deserialize)]
-struct RunRow {
+struct StoredRun {
     #[serde(rename = "n", alias = "attempt")]
     attempt: u32,
     #[serde(rename = "w", alias = "worker")]
@@ -303,7 +360,7 @@ struct RunRow {
     info: Arc<str>,
 }
 
-impl RunRow {
+impl StoredRun {
     fn of(run: &RunRecord) -> Self {
         Self {
             attempt: run.attempt,
@@ -330,18 +387,18 @@ impl RunRow {
 
 /// A past run as text.
 pub fn run_to_json(run: &RunRecord) -> String {
-    serde_json::to_string(&RunRow::of(run)).unwrap_or_default()
+    serde_json::to_string(&StoredRun::of(run)).unwrap_or_default()
 }
 
 /// A past run from its text.
 pub fn run_from_json(json: &str) -> Result<RunRecord, RecordError> {
-    let row: RunRow = serde_json::from_str(json).map_err(bad)?;
-    row.run()
+    let stored: StoredRun = serde_json::from_str(json).map_err(bad)?;
+    stored.run()
 }
 
 /// A history as text.
 pub fn history_to_json(history: &History) -> String {
-    let runs = history.runs.iter().map(RunRow::of).collect();
+    let runs = history.runs.iter().map(StoredRun::of).collect();
     let dropped = history.dropped;
     serde_json::to_string(&HistoryRecord { runs, dropped }).unwrap_or_default()
 }
@@ -349,7 +406,7 @@ pub fn history_to_json(history: &History) -> String {
 /// A history from its text.
 pub fn history_from_json(json: &str) -> Result<History, RecordError> {
     let record: HistoryRecord = serde_json::from_str(json).map_err(bad)?;
-    let runs: Result<_, RecordError> = record.runs.into_iter().map(RunRow::run).collect();
+    let runs: Result<_, RecordError> = record.runs.into_iter().map(StoredRun::run).collect();
     Ok(History {
         runs: runs?,
         dropped: record.dropped,
@@ -357,7 +414,7 @@ pub fn history_from_json(json: &str) -> Result<History, RecordError> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct WorkerRow {
+struct StoredWorker {
     kind: Arc<str>,
     jobs: Vec<String>,
     handlers: Vec<Arc<str>>,
@@ -369,7 +426,7 @@ struct WorkerRow {
 
 /// A worker as text.
 pub fn worker_to_json(worker: &WorkerRecord) -> String {
-    let row = WorkerRow {
+    let stored = StoredWorker {
         kind: worker.kind.clone(),
         jobs: worker.jobs.iter().map(ToString::to_string).collect(),
         handlers: worker.handlers.clone(),
@@ -378,26 +435,26 @@ pub fn worker_to_json(worker: &WorkerRecord) -> String {
         started_at: worker.started_at.millis(),
         seen_at: worker.seen_at.millis(),
     };
-    serde_json::to_string(&row).unwrap_or_default()
+    serde_json::to_string(&stored).unwrap_or_default()
 }
 
-/// A worker from its text; the id is kept apart.
+/// A worker from its text. The id is stored separately.
 pub fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordError> {
-    let row: WorkerRow = serde_json::from_str(json).map_err(bad)?;
+    let stored: StoredWorker = serde_json::from_str(json).map_err(bad)?;
     Ok(WorkerRecord {
         id: WorkerId::parse(id).map_err(bad)?,
-        kind: row.kind,
-        jobs: row
+        kind: stored.kind,
+        jobs: stored
             .jobs
             .iter()
             .map(|name| JobName::parse(name))
             .collect::<Result<_, _>>()
             .map_err(bad)?,
-        handlers: row.handlers,
-        concurrency: row.concurrency,
-        embedded: row.embedded,
-        started_at: Timestamp::clamped(row.started_at),
-        seen_at: Timestamp::clamped(row.seen_at),
+        handlers: stored.handlers,
+        concurrency: stored.concurrency,
+        embedded: stored.embedded,
+        started_at: Timestamp::clamped(stored.started_at),
+        seen_at: Timestamp::clamped(stored.seen_at),
     })
 }
 
@@ -406,7 +463,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_past_run_is_short_and_one_with_long_names_is_read_too() {
+    fn a_past_run_is_stored_with_short_names_and_read_with_short_or_long_names() {
         let long = r#"{"runs":[{"attempt":1,"worker":"w@1","started_at":5,"finished_at":9,"end":"lost","info":"x"}]}"#;
         let history = history_from_json(long).unwrap();
         assert_eq!(history.runs[0].end, RunEnd::Lost);

@@ -1,15 +1,18 @@
 #![doc = include_str!("../README.md")]
 
-pub mod config;
+pub mod descriptors;
+mod log_limit;
+mod performer;
 mod shutdown;
 mod signals;
 mod system;
 mod tasks;
-pub mod telemetry;
+mod transitions;
 
-pub use config::{ConfigArgs, ConfigError, Settings};
+pub use log_limit::LogLimit;
+pub use performer::Performer;
 pub use shutdown::Shutdown;
 pub use signals::{DueSignal, EndSignal, EndWaiter};
 pub use system::{SystemClock, SystemRng, incarnation};
 pub use tasks::{ServiceError, TaskGroup, panic_text};
-pub use telemetry::{Metrics, TelemetryGuard};
+pub use transitions::log_transition;

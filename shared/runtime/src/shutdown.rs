@@ -1,12 +1,12 @@
-//! Shutdown in two stages: first stop taking work, then stop doing it.
+//! Shutdown in two stages: first the intake of work stops, then the work itself.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Tells a service when to stop taking work and when to stop doing it.
+/// Signals the two stages of a shutdown to a service.
 ///
-/// Clones share both stages; a child follows its parent but can be stopped alone.
+/// Clones share both stages. A child is stopped with its parent, and can be stopped alone.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown {
     intake: CancellationToken,
@@ -14,12 +14,12 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// Nothing is stopped yet.
+    /// A shutdown of which no stage has begun.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops when this stops, or alone.
+    /// A shutdown that is stopped with this one, or alone.
     pub fn child(&self) -> Self {
         Self {
             intake: self.intake.child_token(),
@@ -27,19 +27,19 @@ impl Shutdown {
         }
     }
 
-    /// First stage: no new work is taken; what runs goes on.
+    /// Begins the first stage: services accept no new work and continue the work that they have.
     pub fn stop_intake(&self) {
         self.intake.cancel();
     }
 
-    /// Second stage: whatever still runs is given back at once.
+    /// Begins the second stage: services abandon their remaining work.
     pub fn stop_work(&self) {
         self.intake.cancel();
         self.work.cancel();
     }
 
-    /// Both stages with `grace` between them, the second one at once when `drained` is ready earlier. Answers whether
-    /// it was.
+    /// Begins the first stage, and the second one when `drained` is ready or `grace` has passed. Returns whether
+    /// `drained` was ready in time.
     pub async fn stop_gracefully(
         &self,
         grace: Duration,

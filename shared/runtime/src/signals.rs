@@ -1,4 +1,4 @@
-//! Signals within one process. Polling is the base and these are the accelerator: losing one costs time, never more.
+//! Signals within one process. They shorten the waits between polls; correctness does not depend on them.
 
 use std::{
     collections::HashMap,
@@ -11,15 +11,15 @@ use std::{
 use dueline_domain::{TaskId, Timestamp};
 use tokio::sync::Notify;
 
-/// Wakes the consumer when something becomes due earlier than it plans to look.
+/// Wakes the consumer when a task has a trigger time before the next planned scan.
 ///
-/// Each side writes its own time and then reads the other's. At least one of them must see what the other wrote, which
-/// only a sequentially consistent order promises.
+/// The announcer writes the trigger time and then reads the planned scan; the consumer does the opposite. At least one
+/// of them must read what the other wrote, which needs sequentially consistent operations.
 #[derive(Debug)]
 pub struct DueSignal {
-    /// Earliest time announced since the consumer last took it, in milliseconds.
+    /// Earliest trigger time announced since the last `take`, in milliseconds.
     earliest: AtomicI64,
-    /// When the consumer looks next by itself, in milliseconds.
+    /// Time of the next planned scan, in milliseconds.
     planned: AtomicI64,
     notify: Notify,
 }
@@ -35,7 +35,7 @@ impl Default for DueSignal {
 }
 
 impl DueSignal {
-    /// A task with this trigger time exists now.
+    /// Announces that a task now has this trigger time.
     pub fn announce(&self, at: Timestamp) {
         self.earliest.fetch_min(at.millis(), Ordering::SeqCst);
         if at.millis() < self.planned.load(Ordering::SeqCst) {
@@ -43,15 +43,15 @@ impl DueSignal {
         }
     }
 
-    /// The earliest time announced since the last call. The consumer calls this *before* it reads the store, so
-    /// that whatever is announced meanwhile is still there the next time.
+    /// Takes the earliest time announced since the last call. The consumer calls this *before* it reads the store, so
+    /// that an announcement during the read is kept for the next call.
     pub fn take(&self) -> Option<Timestamp> {
         let millis = self.earliest.swap(i64::MAX, Ordering::SeqCst);
         (millis != i64::MAX).then(|| Timestamp::clamped(millis))
     }
 
-    /// Waits until something due before `planned` is announced. Cancel safe.
-    pub async fn sooner_than(&self, planned: Timestamp) {
+    /// Waits until a trigger time before `planned` is announced. Cancel safe.
+    pub async fn due_before(&self, planned: Timestamp) {
         self.planned.store(planned.millis(), Ordering::SeqCst);
         loop {
             if self.earliest.load(Ordering::SeqCst) < planned.millis() {
@@ -62,7 +62,7 @@ impl DueSignal {
     }
 }
 
-/// Wakes those who wait for the end of one task.
+/// Wakes the calls that wait for the end of a task.
 #[derive(Debug, Default)]
 pub struct EndSignal {
     waiting: AtomicUsize,
@@ -70,7 +70,7 @@ pub struct EndSignal {
 }
 
 impl EndSignal {
-    /// Registers interest *before* the caller looks at the task, so that no end is missed in between.
+    /// Registers a waiter. The caller does so *before* it reads the task, so that no end is missed in between.
     pub fn subscribe(self: &Arc<Self>, id: TaskId) -> EndWaiter {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let mut by_task = self.by_task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ impl EndSignal {
         }
     }
 
-    /// The task has ended. Costs one load when nobody waits.
+    /// Wakes the waiters of a task that has ended. Costs one atomic load if there are no waiters.
     pub fn ended(&self, id: &TaskId) {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return;
@@ -96,7 +96,7 @@ impl EndSignal {
     }
 }
 
-/// Interest in the end of one task; ends when dropped.
+/// Waits for the end of one task. Deregistered when dropped.
 #[derive(Debug)]
 pub struct EndWaiter {
     signal: Arc<EndSignal>,
@@ -105,7 +105,7 @@ pub struct EndWaiter {
 }
 
 impl EndWaiter {
-    /// Waits for a signal; look at the task again then. Cancel safe.
+    /// Waits for a signal. The caller then reads the task again. Cancel safe.
     pub async fn signalled(&self) {
         self.notify.notified().await;
     }
@@ -125,7 +125,7 @@ impl Drop for EndWaiter {
             }
         }
         self.signal.waiting.fetch_sub(1, Ordering::AcqRel);
-        // A signal that this waiter may have swallowed must reach another.
+        // This waiter may have received a signal without using it, so it passes one on.
         self.notify.notify_one();
     }
 }
@@ -141,7 +141,7 @@ mod tests {
         signal.announce(at(5_000));
         assert_eq!(signal.take(), Some(at(5_000)));
         signal.announce(at(900));
-        signal.sooner_than(at(1_000)).await;
+        signal.due_before(at(1_000)).await;
         assert_eq!(signal.take(), Some(at(900)));
         assert_eq!(signal.take(), None);
     }

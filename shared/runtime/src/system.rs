@@ -1,4 +1,4 @@
-//! The real clock and real randomness.
+//! The system clock and system randomness.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,13 +32,13 @@ impl Rng for SystemRng {
     }
 
     fn task_id(&self, now: Timestamp) -> TaskId {
-        // One order for the whole process, whoever asks: it keeps no other state and may be asked from anywhere.
+        // Shared by the whole process, so that all its ids ascend.
         static IDS: TaskIds = TaskIds::new();
         IDS.next(now, rand::rng().random())
     }
 }
 
-/// A random number for this start of this process.
+/// The random number of an incarnation: one start of a process.
 pub fn incarnation() -> u64 {
     SystemRng.next_u64()
 }

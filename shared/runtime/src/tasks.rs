@@ -1,4 +1,4 @@
-//! Supervised tasks: one that breaks is never silent.
+//! Supervised async tasks: a failure is logged and ends the service.
 
 use std::{
     any::Any,
@@ -9,18 +9,18 @@ use std::{
 use futures_util::FutureExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Why a service ended that should not have.
+/// Why a supervised async task ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{task} {what}")]
 pub struct ServiceError {
-    /// The task that ended.
+    /// The name of the async task.
     pub task: &'static str,
-    /// How.
+    /// How it ended.
     pub what: String,
 }
 
-/// Tasks that belong together. When one panics or fails, the group is told ([`TaskGroup::failed`]) and
-/// [`TaskGroup::wait`] answers the first failure, so a dead loop ends its service loudly.
+/// The async tasks of one service. When one of them panics or fails, [`TaskGroup::failed`] returns, and
+/// [`TaskGroup::wait`] returns the first failure. The end of a loop thus ends its service with an error.
 #[derive(Clone, Default)]
 pub struct TaskGroup {
     tracker: TaskTracker,
@@ -29,12 +29,12 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// No tasks yet.
+    /// A group without tasks.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Runs a task that ends when it is done or told to stop. A panic or an error is a failure of the group.
+    /// Runs an async task. A panic or an error of it is a failure of the group; its normal end is not.
     pub fn spawn<E: fmt::Display>(
         &self,
         name: &'static str,
@@ -52,7 +52,7 @@ impl TaskGroup {
         });
     }
 
-    /// Runs a task that cannot fail but by a panic.
+    /// Runs an async task that can only fail by a panic.
     pub fn spawn_infallible(
         &self,
         name: &'static str,
@@ -70,14 +70,14 @@ impl TaskGroup {
         })
     }
 
-    /// Waits until all tasks have ended; the first failure, if there was one.
+    /// Waits until all tasks have ended; returns the first failure, if there was one.
     pub async fn wait(&self) -> Result<(), ServiceError> {
         self.tracker.close();
         self.tracker.wait().await;
         self.first_failure().map_or(Ok(()), Err)
     }
 
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     pub fn len(&self) -> usize {
         self.tracker.len()
     }
@@ -91,7 +91,7 @@ impl TaskGroup {
         tracing::error!(
             task = error.task,
             what = error.what,
-            "a supervised task ended"
+            "a supervised async task ended with a failure"
         );
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(error);
@@ -104,7 +104,7 @@ impl TaskGroup {
     }
 }
 
-/// The text of a panic that was caught.
+/// The message of a caught panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panicking_loop_fails_the_group_and_says_its_name() {
+    async fn a_panic_fails_the_group_with_the_name_of_the_task() {
         let group = TaskGroup::new();
         group.spawn_infallible("due scan", async { panic!("no reason") });
         let error = group.failed().await;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_ends_as_told_is_no_failure() {
+    async fn a_normal_end_is_not_a_failure() {
         let group = TaskGroup::new();
         group.spawn_infallible("short", async {});
         assert_eq!(group.wait().await, Ok(()));

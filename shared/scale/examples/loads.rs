@@ -1,4 +1,4 @@
-//! Prints the loads that docs/scale.md works out.
+//! Prints the worked loads of docs/scale.md.
 
 use dueline_scale::{Load, Prices, Quotas, cells, plan};
 
@@ -30,7 +30,7 @@ pub(crate) fn loads() -> [Load; 3] {
     ]
 }
 
-/// What the model says about one of them.
+/// The plan of one load.
 pub(crate) fn text(load: &Load) -> String {
     let (prices, quotas) = (Prices::default(), Quotas::default());
     format!("{}\n{}", plan(load, &prices, &quotas), cells(load, &quotas))

@@ -4,30 +4,30 @@ use serde::Serialize;
 
 use crate::Load;
 
-/// A payload up to about this size lies in the task's own item, which then stays within one write unit.
+/// Largest payload, approximately, that is stored in the task's own item and keeps the item within one write unit.
 pub const INLINE_BYTES_MAX: u32 = 512;
-/// A due entry may point this much earlier than the true trigger time before it is moved.
+/// How much earlier than the trigger time an index hint may be before a write moves it.
 pub const HINT_SLACK_S: f64 = 120.0;
-/// Size of a due entry: both keys of the table, both of the index, their names.
+/// Size of an index entry: both keys of the table, both of the index, their names.
 pub const INDEX_ENTRY_BYTES: f64 = 110.0;
-/// Between two looks at a job that has nothing due.
-pub const IDLE_LOOK_S: f64 = 2.0;
-/// Duration of a long poll that finds nothing.
+/// Time between two scans of a job that has no due task.
+pub const IDLE_SCAN_S: f64 = 2.0;
+/// Duration of a long poll that returns no message.
 pub const IDLE_POLL_S: f64 = 20.0;
 
-/// Entries of one shard that a look reads at most.
-const LOOK_ENTRIES_MAX: f64 = 2_000.0;
-/// What a read returns for half a unit: eventually consistent, or for one unit: strongly consistent.
+/// Most entries of one shard that a scan reads.
+const SCAN_ENTRIES_MAX: f64 = 2_000.0;
+/// Bytes that an eventually consistent read returns for half a unit, and a strongly consistent one for a unit.
 const READ_BYTES: f64 = 4_096.0;
-/// Messages of one SQS call.
+/// Most messages of one SQS call.
 const BATCH_MAX: f64 = 10.0;
-/// What comes while a request is under way goes out with the next one, so a batch gathers for about a round trip.
-/// Together with the rate of a queue it says how full batches are. An assumption: measure your own.
-pub const GATHER_S: f64 = 0.02;
-/// From receiving a message until its claim is durable and it is deleted.
-pub(crate) const HELD_S: f64 = 2.0;
+/// How long a batch collects entries: those that arrive while a request is in flight go out with the next one, so about
+/// a round trip. Together with the rate of a queue it determines how full batches are. An assumption: measure your own.
+pub const BATCH_WINDOW_S: f64 = 0.02;
+/// How long a message is in flight: from its receipt until its task's claim is durable and the message is deleted.
+pub(crate) const IN_FLIGHT_S: f64 = 2.0;
 
-/// Units of one task, on average, without what runs whether tasks come or not.
+/// Units of one task, on average, without the fixed traffic of an idle fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PerTask {
     /// Write units of the table.
@@ -47,21 +47,21 @@ impl PerTask {
     }
 }
 
-/// What a task of this load costs.
+/// Units that a task of this load takes.
 pub fn per_task(load: &Load) -> PerTask {
     let attempts = 1.0 + load.retries;
     let beats = heartbeat_writes(load.run_s, load.heartbeat_timeout_s);
-    // A task for now is claimed while its entry lies ahead, one with a date when the date is there.
-    let ahead = SOONEST_S.min(load.heartbeat_timeout_s) - CLAIMED_AFTER_S;
+    // A task that runs at once is claimed before its hint passes, a scheduled one after its hint has passed.
+    let ahead = HINT_LEAD_S.min(load.heartbeat_timeout_s) - CLAIM_DELAY_S;
     let moves = |hint| f64::from(hint_moves(load.run_s, load.heartbeat_timeout_s, hint));
-    let moved = (1.0 - load.scheduled) * moves(ahead) + load.scheduled * moves(-CLAIMED_AFTER_S);
+    let moved = (1.0 - load.scheduled) * moves(ahead) + load.scheduled * moves(-CLAIM_DELAY_S);
 
-    let parts = f64::from(part_units(load.payload_bytes));
-    // In one transaction with its key, task and key count double.
-    let create = 1.0 + 3.0 * load.keyed + parts;
+    let blobs = f64::from(blob_units(load.payload_bytes));
+    // A task with an idempotency key is written in one transaction with its key, and both count double.
+    let create = 1.0 + 3.0 * load.keyed + blobs;
     let claim_and_start = 1.0;
-    let finish = 1.0 + parts;
-    // The failure, the next hand-on, the next claim.
+    let finish = 1.0 + blobs;
+    // The failure, the next enqueue, the next claim.
     let retry = 3.0 * load.retries;
     PerTask {
         base_wru: create
@@ -70,20 +70,22 @@ pub fn per_task(load: &Load) -> PerTask {
             + finish
             + retry
             + attempts * f64::from(beats),
-        // A moved key is one entry deleted and one put.
+        // A moved index entry is one entry deleted and one put.
         index_wru: 2.0 + attempts * moved * 2.0,
         rru: reads(load, attempts),
         sqs_requests: requests(load, attempts),
     }
 }
 
-/// How soon a task that is handed on or owned may need a look, by the defaults of a job: the first wait of a retry.
-const SOONEST_S: f64 = 5.0;
-/// A claim comes a moment after the task was handed on: enough to make an entry that is moved a different one.
-const CLAIMED_AFTER_S: f64 = 0.02;
+/// How far ahead a new or moved index hint lies by the default policy of a job: the first backoff, which is the
+/// shortest time after which a trigger can pass.
+const HINT_LEAD_S: f64 = 5.0;
+/// Time from enqueue to claim: small, but long enough that a hint moved by the claim differs from the old one.
+const CLAIM_DELAY_S: f64 = 0.02;
 
-/// Units that the payload costs beside the task's item, once when it is written and once when it is removed.
-pub fn part_units(payload_bytes: u32) -> u32 {
+/// Write units of a payload that is stored as a blob of its own: taken once when the blob is written and once when it
+/// is removed. Zero for a payload within the task's item.
+pub fn blob_units(payload_bytes: u32) -> u32 {
     if payload_bytes <= INLINE_BYTES_MAX {
         0
     } else {
@@ -91,19 +93,19 @@ pub fn part_units(payload_bytes: u32) -> u32 {
     }
 }
 
-/// Writes that keep the lease of one run: at most one for each half timeout that passes before it ends.
+/// Writes that renew the lease of one run: at most one for each half timeout that passes before the run ends.
 pub fn heartbeat_writes(run_s: f64, timeout_s: f64) -> u32 {
-    // Saturates: a cast of a float cannot overflow.
+    // The cast of a float saturates.
     ((run_s / (timeout_s / 2.0)).ceil() as u32).saturating_sub(1)
 }
 
-/// How often one run moves its due entry, which was `hint_s` after the claim when it was claimed. Every write of the run
-/// (the claim, then one for each half timeout) leaves its trigger one timeout ahead, and moves the entry only when it is
-/// further behind than the slack; then it is put as near as anything may need a look.
+/// How often one run moves its index hint, which lies `hint_s` after the claim. Every write of the run (the claim, then
+/// one for each half timeout) leaves the trigger time one timeout ahead. The write moves the hint only when the hint is
+/// further behind the trigger time than the slack; the new hint lies [`HINT_LEAD_S`] ahead.
 pub fn hint_moves(run_s: f64, timeout_s: f64, hint_s: f64) -> u32 {
     let half = timeout_s / 2.0;
     let writes = heartbeat_writes(run_s, timeout_s);
-    // The first write, counted from the one that left the entry `hint_s` ahead, which moves it again.
+    // Number of the write that moves the hint again, counted from the write that left the hint `hint_s` ahead.
     let next = |hint_s: f64| {
         let free = HINT_SLACK_S - timeout_s + hint_s;
         if free < 0.0 {
@@ -116,60 +118,60 @@ pub fn hint_moves(run_s: f64, timeout_s: f64, hint_s: f64) -> u32 {
     if writes < first {
         return 0;
     }
-    1 + (writes - first) / next(SOONEST_S.min(timeout_s)).max(1)
+    1 + (writes - first) / next(HINT_LEAD_S.min(timeout_s)).max(1)
 }
 
-/// Each hand-on and each claim read the task, eventually consistent: what is decided from it is written only if it was
-/// current. A payload of its own is read with the claim, in the same way.
+/// Read units of one task. Each enqueue and each claim read the task, eventually consistent: the conditional write that
+/// follows succeeds only if the read was current. The claim reads a payload blob in the same way.
 fn reads(load: &Load, attempts: f64) -> f64 {
-    let parts = if part_units(load.payload_bytes) == 0 {
+    let blobs = if blob_units(load.payload_bytes) == 0 {
         0.0
     } else {
         0.5 * (f64::from(load.payload_bytes) / READ_BYTES).ceil()
     };
-    let hand_ons = load.scheduled + load.retries;
-    0.5 * hand_ons + attempts * (0.5 + parts)
+    let enqueues = load.scheduled + load.retries;
+    0.5 * enqueues + attempts * (0.5 + blobs)
 }
 
-/// Send, receive and delete, in batches as full as the rate of a queue makes them.
+/// SQS requests of one task: send, receive and delete, in batches that are as full as the rate of a queue makes them.
 fn requests(load: &Load, attempts: f64) -> f64 {
     let per_queue = load.tasks_per_s / f64::from(load.jobs);
-    // The first message opens a batch, what comes while it is open joins it.
-    let batch = |rate: f64| (1.0 + rate * GATHER_S).min(BATCH_MAX);
-    // What the consumer hands on leaves together after each look; what runs at once leaves as it comes.
+    // The first message opens a batch; messages that arrive while it is open join it.
+    let batch = |rate: f64| (1.0 + rate * BATCH_WINDOW_S).min(BATCH_MAX);
+    // The consumer sends the messages of one scan together; those of tasks that run at once are sent as they come.
     let by_consumer = load.scheduled + load.retries;
-    let after_look = (per_queue * by_consumer * load.poll_period_s).max(1.0);
+    let per_scan = (per_queue * by_consumer * load.poll_period_s).max(1.0);
     let sends = (1.0 - load.scheduled) / batch(per_queue * (1.0 - load.scheduled))
-        + by_consumer * (after_look / BATCH_MAX).ceil() / after_look;
+        + by_consumer * (per_scan / BATCH_MAX).ceil() / per_scan;
     let receives_and_deletes = 2.0 * attempts / batch(per_queue * attempts);
     sends + receives_and_deletes
 }
 
-/// What looking for due tasks costs, per second.
+/// What the scans for due tasks cost, per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Look {
-    /// Looks a second, over all jobs and shards.
-    pub looks: f64,
+pub struct ScanCost {
+    /// Scans a second, over all jobs and shards.
+    pub scans: f64,
     /// Read units a second.
     pub rru: f64,
 }
 
-/// What looking for due tasks costs when each busy job has `shards` shards.
-pub fn look(load: &Load, shards: u32) -> Look {
+/// What the scans for due tasks cost when each busy job has `shards` shards.
+pub fn scan_cost(load: &Load, shards: u32) -> ScanCost {
     let shards = f64::from(load.jobs) * f64::from(shards);
     let per_shard = load.tasks_per_s / shards;
-    // Runs whose entry has passed are seen again by each look until they end, and what became due since the last one.
-    let hint_s = SOONEST_S.min(load.heartbeat_timeout_s);
+    // Each scan reads the entries of runs whose hint has passed, and of tasks that became due since the last scan.
+    let hint_s = HINT_LEAD_S.min(load.heartbeat_timeout_s);
     let running = per_shard * (load.run_s - hint_s).max(0.0);
     let due = per_shard * load.scheduled * load.poll_period_s;
-    let bytes = (running + due).min(LOOK_ENTRIES_MAX) * INDEX_ENTRY_BYTES;
+    let bytes = (running + due).min(SCAN_ENTRIES_MAX) * INDEX_ENTRY_BYTES;
     let units = 0.5 * (bytes / READ_BYTES).ceil().max(1.0);
     let (busy, idle) = (
         shards / load.poll_period_s,
-        f64::from(load.idle_jobs) / IDLE_LOOK_S,
+        f64::from(load.idle_jobs) / IDLE_SCAN_S,
     );
-    Look {
-        looks: busy + idle,
+    ScanCost {
+        scans: busy + idle,
         rru: busy * units + idle * 0.5,
     }
 }

@@ -7,32 +7,32 @@ use crate::{Load, Quotas, limits};
 /// A cell is planned to take at most this share of its first limit.
 const FILL: f64 = 0.7;
 
-/// How a load is spread over cells. A cell is a table with its own queue prefix and its own services; nothing is shared,
-/// so a cell that is ill makes only its own jobs ill.
+/// How a load is spread over cells. A cell is a table with its own queue prefix and its own services. Cells share
+/// nothing, so the failure of a cell affects only its own jobs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CellPlan {
-    /// Cells.
+    /// Number of cells.
     pub cells: u32,
     /// Tasks a second of one cell in the busiest second, when jobs spread evenly.
     pub tasks_per_s: f64,
     /// Tasks a second that one cell is planned to take.
     pub tasks_per_s_max: f64,
-    /// What bounds a cell.
+    /// Name of the limit that bounds a cell.
     pub bound: &'static str,
-    /// Whether the busiest job fits into one cell. When it does not, it must become several jobs: a job lives in one cell.
+    /// Whether the busiest job fits into one cell. When it does not, it must become several jobs: a job lives in one
+    /// cell.
     pub busiest_job_fits: bool,
 }
 
-/// How many cells a load needs. Slots and shards are a matter of setup, so only what belongs to a whole table counts,
-/// and the quota of one job within it.
+/// How many cells a load needs. Slots and shards are chosen at setup, so only the limits of a whole table count here;
+/// whether the busiest job fits into a cell is judged separately.
 pub fn cells(load: &Load, quotas: &Quotas) -> CellPlan {
     let spread = Load {
         slots: limits::SLOTS_MAX,
         shards: None,
         ..load.clone()
     };
-    // A cell has the jobs of its share, so the share of a job within it grows as cells are added: bounds of one job are
-    // judged apart.
+    // The share of one job within its cell grows as cells are added, so the limits of one job are left out here.
     let of_table = limits::limits(&spread, quotas)
         .into_iter()
         .filter(|limit| limit.name.contains("units"))
@@ -60,8 +60,8 @@ pub fn cells(load: &Load, quotas: &Quotas) -> CellPlan {
     }
 }
 
-/// The cell of a job among `cells`, by rendezvous hashing: everybody who knows the names of the cells finds the same one,
-/// and a new cell takes over only its own share, from all others alike. `None` without cells.
+/// The cell of a job among `cells`, by rendezvous hashing: all callers with the same names of cells get the same
+/// answer, and a new cell takes over an equal part of the jobs of each other cell. `None` without cells.
 pub fn cell_of<'a>(job: &str, cells: &[&'a str]) -> Option<&'a str> {
     cells
         .iter()

@@ -1,8 +1,8 @@
-//! Other designs for the same work, to compare with.
+//! Other designs of a task store on DynamoDB, for comparison.
 
 use crate::Prices;
 
-/// A way to keep tasks in DynamoDB: what one run of a small task costs with it, submitted for a date.
+/// A design of a task store on DynamoDB, with the cost of one run of a small scheduled task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
     /// A short name.
@@ -36,7 +36,7 @@ const fn design(name: &'static str, how: &'static str, wru: f64, rru: f64, sqs: 
     }
 }
 
-/// The dearest first.
+/// The designs, the most expensive first.
 pub const DESIGNS: &[Design] = &[
     design(
         "entities",
@@ -61,14 +61,14 @@ pub const DESIGNS: &[Design] = &[
     ),
     design(
         "buckets",
-        "one item; index by time bucket, moved once when handed on",
+        "one item; index by time bucket, moved once when enqueued",
         8.0,
         0.1,
         0.3,
     ),
     design(
         "cursor",
-        "sparse index that a cursor follows; handed on is not written",
+        "sparse index that a cursor follows; no write when a task is enqueued",
         5.0,
         0.1,
         0.3,

@@ -1,10 +1,10 @@
-//! Which limit comes first.
+//! The limits of a load, and which one it meets first.
 
 use serde::Serialize;
 
 use crate::{
     Load, Quotas,
-    budget::{self, HELD_S},
+    budget::{self, IN_FLIGHT_S},
     plan,
 };
 
@@ -13,17 +13,17 @@ pub(crate) const SLOTS_MAX: u32 = 256;
 /// Most due shards of a job.
 pub(crate) const SHARDS_MAX: u32 = 64;
 
-/// Something that ends the growth of a load.
+/// A quota that bounds how far a load can grow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limit {
-    /// What it is.
+    /// The resource that it limits.
     pub name: &'static str,
-    /// Tasks a second, in the busiest second, at which it is met.
+    /// Tasks a second, in the busiest second, at which the limit is met.
     pub at_tasks_per_s: f64,
-    /// How much of it the load takes in its busiest second; 1 is all.
+    /// Part of the limit that the load uses in its busiest second; 1 is all.
     pub used: f64,
-    /// What moves it.
-    pub mend: &'static str,
+    /// How to raise the limit.
+    pub fix: &'static str,
 }
 
 /// All limits, the first to be met first.
@@ -33,15 +33,15 @@ pub fn limits(load: &Load, quotas: &Quotas) -> Vec<Limit> {
     let shards = plan::shards(load, quotas);
     let spread = |keys: u32, wru: f64| f64::from(keys) * quotas.key_wru / (wru * busiest);
     let peak = load.peak_tasks_per_s();
-    let limit = |name, at_tasks_per_s: f64, mend| Limit {
+    let limit = |name, at_tasks_per_s: f64, fix| Limit {
         name,
         at_tasks_per_s,
         used: peak / at_tasks_per_s,
-        mend,
+        fix,
     };
-    // Looks are paid whether tasks come or not.
-    let looks = budget::look(&load.at(peak), shards).rru;
-    let of_index = (quotas.index_rru / looks) * peak.max(f64::MIN_POSITIVE);
+    // Scans take units whether there are tasks or not.
+    let scans = budget::scan_cost(&load.at(peak), shards).rru;
+    let of_index = (quotas.index_rru / scans) * peak.max(f64::MIN_POSITIVE);
     let mut limits = vec![
         limit(
             "write units of the table",
@@ -75,7 +75,7 @@ pub fn limits(load: &Load, quotas: &Quotas) -> Vec<Limit> {
         ),
         limit(
             "messages in flight of the busiest job",
-            quotas.queue_in_flight / (HELD_S * busiest),
+            quotas.queue_in_flight / (IN_FLIGHT_S * busiest),
             "split the job",
         ),
     ];

@@ -1,8 +1,8 @@
-//! What is asked of the fleet.
+//! The load that a fleet has to take.
 
 use serde::{Deserialize, Serialize};
 
-/// A load, averaged over a month; [`Load::peak`] says how much more its worst second asks.
+/// A load, averaged over a month; [`Load::peak`] is the ratio of its busiest second to the average.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "args", derive(clap::Args))]
 #[serde(deny_unknown_fields, default)]
@@ -11,7 +11,7 @@ pub struct Load {
     #[cfg_attr(feature = "args", arg(long, value_name = "N", default_value_t = 10.0))]
     pub tasks_per_s: f64,
 
-    /// How many times the average the busiest second is; bills follow the average, limits the peak
+    /// Load of the busiest second as a multiple of the average; bills follow the average, limits the peak
     #[cfg_attr(
         feature = "args",
         arg(long, value_name = "TIMES", default_value_t = 1.0)
@@ -22,7 +22,7 @@ pub struct Load {
     #[cfg_attr(feature = "args", arg(long, value_name = "N", default_value_t = 10))]
     pub jobs: u32,
 
-    /// Jobs without tasks, which are only looked at
+    /// Jobs without tasks, which cost only scans and polls
     #[cfg_attr(feature = "args", arg(long, value_name = "N", default_value_t = 0))]
     pub idle_jobs: u32,
 
@@ -58,7 +58,7 @@ pub struct Load {
     )]
     pub keyed: f64,
 
-    /// Failed runs per task that are tried again
+    /// Failed runs per task that are retried
     #[cfg_attr(feature = "args", arg(long, value_name = "N", default_value_t = 0.0))]
     pub retries: f64,
 
@@ -77,7 +77,7 @@ pub struct Load {
     #[cfg_attr(feature = "args", arg(long, value_name = "N", default_value_t = 16))]
     pub slots: u32,
 
-    /// Longest time between two looks for due tasks
+    /// Longest time between two scans for due tasks
     #[cfg_attr(
         feature = "args",
         arg(long = "poll-period", value_name = "SECONDS", default_value_t = 1.0)
@@ -119,26 +119,27 @@ impl Default for Load {
     }
 }
 
-/// Why a load makes no sense: the field, and what it must be.
+/// A field of a load is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct InvalidLoad {
     /// The field.
     pub field: &'static str,
-    /// What it must be.
+    /// The range it must be in.
     pub must: &'static str,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for InvalidLoad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} must be {}", self.field, self.must)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for InvalidLoad {}
 
 impl Load {
-    /// The first thing that makes no sense, if any: a model answers nonsense with nonsense.
-    pub fn check(&self) -> Result<(), Problem> {
+    /// Checks that each field is in its range; the error names the first one that is not. The model's functions do not
+    /// check.
+    pub fn check(&self) -> Result<(), InvalidLoad> {
         let not_negative = [
             ("tasks_per_s", self.tasks_per_s),
             ("run_s", self.run_s),
@@ -160,7 +161,7 @@ impl Load {
             ("pollers", self.pollers),
             ("shards", self.shards.unwrap_or(1)),
         ];
-        let wrong = |field, must| Err(Problem { field, must });
+        let wrong = |field, must| Err(InvalidLoad { field, must });
         for (field, value) in counts {
             if value == 0 {
                 return wrong(field, "at least 1");

@@ -4,23 +4,23 @@ use serde::Serialize;
 
 use crate::{
     Limit, Load, PerTask, Prices, Quotas,
-    budget::{self, IDLE_LOOK_S, IDLE_POLL_S},
+    budget::{self, IDLE_POLL_S, IDLE_SCAN_S},
     limits::{self, SHARDS_MAX},
 };
 
 /// A month as AWS counts it: 730 hours.
 pub(crate) const MONTH_S: f64 = 730.0 * 3_600.0;
-/// Keys are planned to be at most half as hot as they may be: hashing is not perfectly even.
+/// A key is planned to take at most half of its quota, because hashing is not perfectly even.
 const KEY_HEADROOM: f64 = 2.0;
-/// Tasks that one consumer hands on in a second. An assumption: measure your own.
-const HAND_ONS_PER_CONSUMER: f64 = 1_000.0;
-/// Looks that one consumer makes in a second. An assumption: measure your own.
-const LOOKS_PER_CONSUMER: f64 = 500.0;
-/// One may be lost at any time.
+/// Tasks that one consumer enqueues in a second. An assumption: measure your own.
+const ENQUEUES_PER_CONSUMER: f64 = 1_000.0;
+/// Scans that one consumer makes in a second. An assumption: measure your own.
+const SCANS_PER_CONSUMER: f64 = 500.0;
+/// Fewest consumers, because one may be lost at any time.
 const CONSUMERS_MIN: f64 = 2.0;
-/// A process tells that it is alive this often, one write unit each.
-const ALIVE_WRITE_S: f64 = 10.0;
-/// What DynamoDB counts for each item beside its attributes, and what a task's state needs.
+/// How often a process renews its registration, for one write unit each.
+const REGISTRATION_PERIOD_S: f64 = 10.0;
+/// Bytes of a stored task without its payload: the overhead that DynamoDB counts for each item, and the task's state.
 const ITEM_BYTES: f64 = 100.0 + 450.0;
 const GB: f64 = 1_073_741_824.0;
 
@@ -48,7 +48,7 @@ impl Traffic {
     }
 }
 
-/// What it costs, in US dollars.
+/// A bill in US dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Usd {
     /// Writes to table and index.
@@ -70,13 +70,13 @@ pub struct Plan {
     pub load: Load,
     /// Units of one task.
     pub per_task: PerTask,
-    /// Units per second on average, with what runs whether tasks come or not.
+    /// Units per second on average, fixed traffic of an idle fleet included.
     pub per_second: Traffic,
     /// The same for a month of 730 hours.
     pub per_month: Traffic,
     /// Dollars per month.
     pub month_usd: Usd,
-    /// Dollars per million tasks, everything included; nothing when there are no tasks.
+    /// Dollars per million tasks, everything included; `None` when there are no tasks.
     pub million_tasks_usd: Option<f64>,
     /// Dollars per month for a job without tasks.
     pub idle_job_usd: f64,
@@ -88,55 +88,56 @@ pub struct Plan {
     pub consumers: u32,
     /// Whether a new table must be warmed up before it takes this load.
     pub warm_up: bool,
-    /// Limits, the first to be met first.
+    /// The limits, in the order in which a growing load meets them.
     pub limits: Vec<Limit>,
 }
 
 impl Plan {
-    /// The limit that is met first when the load grows as it is.
+    /// The limit that is met first when the load grows without changing its shape.
     pub fn first_limit(&self) -> &Limit {
         &self.limits[0]
     }
 }
 
-/// Due shards that a job has: as asked, or as the busiest one needs.
+/// Due shards of each job: those of the load, or as many as the busiest job needs.
 pub(crate) fn shards(load: &Load, quotas: &Quotas) -> u32 {
     load.shards.unwrap_or_else(|| {
         keys(load, budget::per_task(load).index_wru, quotas).clamp(1, SHARDS_MAX)
     })
 }
 
-/// Keys that the busiest job needs so that each stays at half of what it may take.
+/// Keys that the busiest job needs so that each takes at most half of its quota.
 fn keys(load: &Load, wru: f64, quotas: &Quotas) -> u32 {
     let hottest = load.peak_tasks_per_s() * load.busiest_job() * wru;
     ((hottest * KEY_HEADROOM / quotas.key_wru).ceil() as u32).max(1)
 }
 
-/// What a month costs for a job without tasks: a look every two seconds, and long polls of its queue that find nothing.
+/// Dollars per month for a job without tasks: a scan every two seconds, and long polls of its queue that return
+/// nothing.
 pub fn idle_job_usd(pollers: u32, prices: &Prices) -> f64 {
-    let rru = 0.5 / IDLE_LOOK_S * MONTH_S;
+    let rru = 0.5 / IDLE_SCAN_S * MONTH_S;
     let polls = f64::from(pollers) / IDLE_POLL_S * MONTH_S;
     (rru * prices.million_rru + polls * prices.million_sqs_requests) / 1e6
 }
 
-/// The plan for a load. [`Load::check`] comes before it: nonsense in, nonsense out.
+/// The plan for a load. The caller checks the load with [`Load::check`] first; this function does not.
 pub fn plan(load: &Load, prices: &Prices, quotas: &Quotas) -> Plan {
     let per_task = budget::per_task(load);
     let shards = shards(load, quotas);
-    let look = budget::look(load, shards);
-    let at_peak = budget::look(&load.at(load.peak_tasks_per_s()), shards);
-    let hand_ons = load.peak_tasks_per_s() * (load.scheduled + load.retries);
-    let consumers = (hand_ons / HAND_ONS_PER_CONSUMER)
-        .max(at_peak.looks / LOOKS_PER_CONSUMER)
+    let scans = budget::scan_cost(load, shards);
+    let scans_at_peak = budget::scan_cost(&load.at(load.peak_tasks_per_s()), shards);
+    let enqueues = load.peak_tasks_per_s() * (load.scheduled + load.retries);
+    let consumers = (enqueues / ENQUEUES_PER_CONSUMER)
+        .max(scans_at_peak.scans / SCANS_PER_CONSUMER)
         .ceil()
         .max(CONSUMERS_MIN);
 
     let jobs = f64::from(load.jobs + load.idle_jobs);
-    let alive = (consumers + f64::from(load.pollers)) / ALIVE_WRITE_S;
+    let registrations = (consumers + f64::from(load.pollers)) / REGISTRATION_PERIOD_S;
     let per_second = Traffic {
-        base_wru: load.tasks_per_s * per_task.base_wru + alive,
+        base_wru: load.tasks_per_s * per_task.base_wru + registrations,
         index_wru: load.tasks_per_s * per_task.index_wru,
-        rru: load.tasks_per_s * per_task.rru + look.rru,
+        rru: load.tasks_per_s * per_task.rru + scans.rru,
         sqs_requests: load.tasks_per_s * per_task.sqs_requests
             + jobs * f64::from(load.pollers) / IDLE_POLL_S,
     };
@@ -164,14 +165,14 @@ fn cost(load: &Load, month: &Traffic, prices: &Prices) -> Usd {
     let writes = (month.base_wru + month.index_wru) / 1e6 * prices.million_wru;
     let reads = month.rru / 1e6 * prices.million_rru;
     let sqs = month.sqs_requests / 1e6 * prices.million_sqs_requests;
-    // A payload of its own goes when the task ends; what lies in the item stays as long as the item.
-    let inline = if budget::part_units(load.payload_bytes) == 0 {
+    // A payload blob is deleted when the task ends; a payload within the item stays as long as the item.
+    let inline = if budget::blob_units(load.payload_bytes) == 0 {
         f64::from(load.payload_bytes)
     } else {
         0.0
     };
-    let kept = load.tasks_per_s * load.retention_days * 86_400.0;
-    let gb = kept * (ITEM_BYTES + inline) / GB;
+    let stored_tasks = load.tasks_per_s * load.retention_days * 86_400.0;
+    let gb = stored_tasks * (ITEM_BYTES + inline) / GB;
     let storage = gb * (prices.gb_month + prices.backup_gb_month);
     Usd {
         writes,

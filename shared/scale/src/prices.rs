@@ -1,8 +1,8 @@
-//! What AWS asks for a unit.
+//! AWS's prices of units and requests.
 
 use serde::{Deserialize, Serialize};
 
-/// List prices in US dollars; the default is us-east-1, on demand, of 2026. Look at your own bill before relying on it.
+/// List prices in US dollars; the default is us-east-1, on demand, of 2026. Compare them with your own bill.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
@@ -10,8 +10,8 @@ pub struct Prices {
     pub million_wru: f64,
     /// A million DynamoDB read request units, on demand.
     pub million_rru: f64,
-    /// A million SQS requests, standard queues, up to 100 thousand million a month. The cheaper tiers above are left
-    /// out, and so is the first million of a month, which is free.
+    /// A million SQS requests, standard queues, up to 100 thousand million a month. The cheaper tiers above, and the
+    /// free first million of a month, are left out.
     pub million_sqs_requests: f64,
     /// A gigabyte in a DynamoDB table for a month, standard class.
     pub gb_month: f64,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_million_run_now_tasks_cost_what_the_price_list_says() {
+    fn a_million_tasks_that_run_at_once_cost_list_prices() {
         let usd = Prices::default().usd(5e6, 0.0, 300_000.0);
         assert!((usd - (3.125 + 0.12)).abs() < 1e-9);
     }

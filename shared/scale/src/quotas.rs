@@ -1,8 +1,8 @@
-//! What AWS allows.
+//! AWS's quotas.
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of an account that asked for nothing; the default is AWS's of 2026.
+/// Quotas of an account; the default is AWS's default of 2026, before any raise on request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
@@ -14,7 +14,7 @@ pub struct Quotas {
     pub index_wru: f64,
     /// Read units a second of one index on demand, apart from its table's.
     pub index_rru: f64,
-    /// Write units a second of one partition: nothing raises it, so no key may be hotter.
+    /// Write units a second of one partition. AWS does not raise this quota, so no key may take more.
     pub key_wru: f64,
     /// Write units a second that a new table on demand takes at once; warm throughput raises it beforehand.
     pub warm_wru: f64,

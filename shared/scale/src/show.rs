@@ -1,10 +1,10 @@
-//! The plan for people.
+//! The text form of a plan.
 
 use std::fmt::{self, Display, Formatter};
 
 use crate::{CellPlan, Plan};
 
-/// A number with as many digits as say something, and with thousands apart.
+/// A number with its significant digits, grouped by thousands.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
@@ -26,7 +26,7 @@ fn number(value: f64) -> String {
     grouped + rest
 }
 
-/// As [`number`], without zeros that say nothing.
+/// As [`number`], without trailing zeros.
 fn short(value: f64) -> String {
     let text = number(value);
     if text.contains('.') {
@@ -146,7 +146,7 @@ impl Display for Plan {
                 limit.name,
                 short(limit.at_tasks_per_s),
                 percent(limit.used),
-                limit.mend
+                limit.fix
             )?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What the model says about loads that people ask about, and about nonsense.
+//! The plans of common loads, and the check of invalid ones.
 
 use dueline_scale::{DESIGNS, Load, Plan, Prices, Quotas, cell_of, cells, idle_job_usd, plan};
 
@@ -7,7 +7,7 @@ use dueline_scale::{DESIGNS, Load, Plan, Prices, Quotas, cell_of, cells, idle_jo
 mod worked;
 
 fn planned(load: &Load) -> Plan {
-    load.check().expect("makes sense");
+    load.check().expect("a valid load");
     plan(load, &Prices::default(), &Quotas::default())
 }
 
@@ -23,7 +23,7 @@ fn f_128_a_million_and_a_hundred_million_a_day_and_ten_thousand_a_second_stay_wi
 }
 
 #[test]
-fn ten_thousand_tasks_a_second_with_a_date_take_the_whole_table_quota() {
+fn ten_thousand_scheduled_tasks_a_second_take_the_whole_table_quota() {
     let load = Load {
         tasks_per_s: 10_000.0,
         scheduled: 1.0,
@@ -55,7 +55,7 @@ fn the_first_limit_is_the_one_that_is_met_first() {
 }
 
 #[test]
-fn too_few_shards_are_seen() {
+fn too_few_shards_are_the_first_limit() {
     let load = Load {
         tasks_per_s: 2_000.0,
         jobs: 1,
@@ -94,14 +94,14 @@ fn a_task_costs_less_than_with_any_design_that_has_an_index_on_its_state() {
         scheduled: 1.0,
         ..Load::default()
     });
-    let ours = plan.million_tasks_usd.expect("tasks")
+    let own_cost = plan.million_tasks_usd.expect("tasks")
         - plan.month_usd.storage / plan.load.tasks_per_s / 2.628;
     let designs: Vec<f64> = DESIGNS
         .iter()
         .map(|design| (design.million_tasks_usd(&Prices::default()) * 100.0).round() / 100.0)
         .collect();
     assert_eq!(designs, [21.39, 17.64, 11.39, 5.13, 3.26, 2.06]);
-    assert!(ours < designs[3], "{ours}");
+    assert!(own_cost < designs[3], "{own_cost}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn beyond_one_table_the_plan_is_cells() {
         ..Load::default()
     };
     let plan = cells(&load, &quotas);
-    assert_eq!(plan.cells, 11, "13 333/s by the table, seven tenths of it");
+    assert_eq!(plan.cells, 11, "100 000/s by seven tenths of 13 333/s each");
     assert!(plan.busiest_job_fits);
     let one = Load {
         busiest_job: Some(0.5),
@@ -149,12 +149,12 @@ fn jobs_spread_evenly_over_cells_and_a_new_cell_takes_only_its_share() {
 }
 
 #[test]
-fn a_plan_is_a_document_for_programs_too() {
+fn a_plan_can_be_written_as_json() {
     let plan = planned(&Load::default());
     let json = serde_json::to_value(&plan).expect("numbers");
     assert_eq!(json["per_task"]["base_wru"], 3.0);
     assert_eq!(json["limits"][0]["name"], plan.first_limit().name);
-    let load: Load = serde_json::from_value(json["load"].clone()).expect("reads its own writing");
+    let load: Load = serde_json::from_value(json["load"].clone()).expect("a load that was written");
     assert_eq!(load, plan.load);
     let prices: Prices =
         serde_json::from_str(r#"{"million_wru": 1.25}"#).expect("the rest is default");
@@ -163,7 +163,7 @@ fn a_plan_is_a_document_for_programs_too() {
 }
 
 #[test]
-fn nonsense_is_refused_by_name() {
+fn an_invalid_load_is_refused_and_its_field_named() {
     let load = Load::default();
     let wrong = [
         (

@@ -1,4 +1,4 @@
-//! Names and how often each was seen.
+//! Counts of named situations.
 
 use std::{
     collections::BTreeMap,
@@ -7,12 +7,13 @@ use std::{
 
 /// Counts by name. Clones share the counts.
 ///
-/// A test that met none of what it was written for proves nothing: it sums these and requires each expected one.
+/// A test proves nothing about a situation that it does not meet. It therefore merges the counts of its runs and
+/// requires each expected name.
 #[derive(Clone, Debug, Default)]
 pub struct Counters(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
 impl Counters {
-    /// Nothing was seen yet.
+    /// No counts.
     pub fn new() -> Self {
         Self::default()
     }
@@ -28,7 +29,7 @@ impl Counters {
         *counts.entry(name).or_default() += n;
     }
 
-    /// How often `name` was seen.
+    /// The count of `name`.
     pub fn get(&self, name: &str) -> u64 {
         self.all().get(name).copied().unwrap_or(0)
     }
@@ -41,18 +42,22 @@ impl Counters {
             .clone()
     }
 
-    /// Adds the counts of others to these.
+    /// Adds the counts of `other` to these.
     pub fn merge(&self, other: &Self) {
         for (name, n) in other.all() {
             self.add(name, n);
         }
     }
 
-    /// Those of `expected` that were never seen.
+    /// The names of `expected` whose count is zero.
     pub fn missing(&self, expected: &[&'static str]) -> Vec<&'static str> {
         let counts = self.all();
-        let seen = |name: &&'static str| counts.get(name).is_some_and(|n| *n > 0);
-        expected.iter().copied().filter(|n| !seen(n)).collect()
+        let was_counted = |name: &&'static str| counts.get(name).is_some_and(|n| *n > 0);
+        expected
+            .iter()
+            .copied()
+            .filter(|name| !was_counted(name))
+            .collect()
     }
 }
 
@@ -61,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_seen_is_named() {
+    fn names_without_a_count_are_missing() {
         let (counters, other) = (Counters::new(), Counters::new());
         other.count("lost");
         counters.merge(&other);

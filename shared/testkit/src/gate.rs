@@ -1,4 +1,4 @@
-//! The plug of a host.
+//! Pauses and kills a host.
 
 use std::{
     pin::pin,
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// What a host is.
+/// The state of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostState {
     /// Its calls go through.
@@ -19,27 +19,27 @@ pub enum HostState {
     Dead,
 }
 
-/// Decides whether the calls of a host get through. Clones are the same gate.
+/// Lets the calls of a host through, holds them or stops them. Clones are the same gate.
 ///
-/// A killed host cannot be told from a crashed one by anything outside of it: whatever its tasks still do stays
-/// inside. Death is for good; a restarted host gets a new gate.
+/// From outside, a killed host looks like a crashed one: its async tasks may continue, but their calls have no effect.
+/// A killed host cannot be resumed; a restarted host gets a new gate.
 #[derive(Clone, Debug, Default)]
-pub struct HostGate(Arc<Gate>);
+pub struct HostGate(Arc<GateState>);
 
-/// Not a watch channel: that one wakes its receivers in random order, and a test must be able to repeat itself.
+/// The state of a gate. Not a watch channel, which wakes its receivers in random order: a test must be repeatable.
 #[derive(Debug, Default)]
-struct Gate {
+struct GateState {
     state: Mutex<HostState>,
     changed: Notify,
 }
 
 impl HostGate {
-    /// A running host.
+    /// The gate of a running host.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the host is now.
+    /// The present state of the host.
     pub fn state(&self) -> HostState {
         *self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,35 +49,35 @@ impl HostGate {
         self.state() == HostState::Dead
     }
 
-    /// Holds its calls back.
+    /// Holds the calls of the host until it is resumed.
     pub fn pause(&self) {
         self.set(HostState::Paused);
     }
 
-    /// Lets its calls go.
+    /// Lets the calls of the host through again.
     pub fn resume(&self) {
         self.set(HostState::Running);
     }
 
-    /// Stops its calls for good.
+    /// Stops the calls of the host for good.
     pub fn kill(&self) {
         self.set(HostState::Dead);
     }
 
-    /// Waits until the host runs; for ever once it is dead. Cancel safe.
-    pub async fn pass(&self) {
-        self.reach(HostState::Running).await;
+    /// Waits until the host runs. Never returns for a dead host. Cancel safe.
+    pub async fn wait_until_running(&self) {
+        self.wait_for(HostState::Running).await;
     }
 
     /// Waits until the host is dead. Cancel safe.
-    pub async fn died(&self) {
-        self.reach(HostState::Dead).await;
+    pub async fn wait_until_dead(&self) {
+        self.wait_for(HostState::Dead).await;
     }
 
-    async fn reach(&self, state: HostState) {
+    async fn wait_for(&self, state: HostState) {
         loop {
             let mut changed = pin!(self.0.changed.notified());
-            // Listen before looking, or a change in between is missed.
+            // Register before reading the state, so that no change in between is missed.
             changed.as_mut().enable();
             if self.state() == state {
                 return;
@@ -107,15 +107,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_paused_host_waits_and_a_dead_one_waits_for_ever() {
+    async fn the_calls_of_a_paused_host_wait_and_those_of_a_dead_host_never_return() {
         let (gate, second) = (HostGate::new(), Duration::from_secs(1));
         gate.pause();
-        assert!(timeout(second, gate.pass()).await.is_err());
+        assert!(timeout(second, gate.wait_until_running()).await.is_err());
         gate.resume();
-        gate.pass().await;
+        gate.wait_until_running().await;
         gate.kill();
         gate.resume();
-        assert!(timeout(second, gate.pass()).await.is_err());
-        gate.died().await;
+        assert!(timeout(second, gate.wait_until_running()).await.is_err());
+        gate.wait_until_dead().await;
     }
 }

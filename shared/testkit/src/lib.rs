@@ -2,19 +2,21 @@
 
 mod checker;
 mod counters;
+mod fault_injector;
 mod gate;
 mod history;
 mod queue;
-mod site;
+mod sinks;
 mod store;
 
-pub use checker::{Broken, Checker, Expected, sometimes};
+pub use checker::{Checker, PropertyViolation, RunExpectations, count_events};
 pub use counters::Counters;
+pub use fault_injector::{FaultInjector, Switch};
 pub use gate::{HostGate, HostState};
-pub use history::{Entry, History, RecordingQueue, RecordingStore, What};
+pub use history::{EventHistory, HistoryEntry, HistoryEvent, RecordingQueue, RecordingStore};
 pub use queue::{FaultyQueue, QueueFaults};
-pub use site::{Site, Switch};
+pub use sinks::FaultySinks;
 pub use store::{
-    DueFaults, Engine, FaultyStore, Hot, IndexFaults, LaggingStore, StoreFaults, StoreMethod,
-    StoreRates,
+    DueFaults, FaultyStore, HotSpot, IndexFaults, LaggingStore, StoreEngine, StoreFaults,
+    StoreMethod, StoreRates,
 };

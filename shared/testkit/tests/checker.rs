@@ -1,4 +1,4 @@
-//! The checker notices each broken promise in a history made by hand, and none in a whole one.
+//! The checker finds each violation in a history made by hand, and none in a correct one.
 
 use std::time::Duration;
 
@@ -7,12 +7,14 @@ use dueline_domain::{
     Claim, Event, Jitter, JobName, NewTask, Outcome, Policy, Task, TaskId, Timestamp, Token,
     Trigger, WorkerId, WriteId, apply,
 };
-use dueline_testkit::{Checker, Counters, Entry, Expected, What, sometimes};
+use dueline_testkit::{
+    Checker, Counters, HistoryEntry, HistoryEvent, RunExpectations, count_events,
+};
 
-/// Writes a history as a well-behaved system would, unless told otherwise.
-struct Script {
+/// Builds a history like that of a correct system. A test then adds a violation.
+struct HistoryBuilder {
     task: Task,
-    entries: Vec<Entry>,
+    entries: Vec<HistoryEntry>,
     now: Timestamp,
     writes: u64,
 }
@@ -21,7 +23,7 @@ fn token(number: u64) -> Token {
     Token::from_random(number)
 }
 
-impl Script {
+impl HistoryBuilder {
     fn new() -> Self {
         let (id, job) = (TaskId::from_bytes([1; 16]), JobName::parse("mail").unwrap());
         let now = Timestamp::clamped(1_000_000);
@@ -34,34 +36,34 @@ impl Script {
             true,
         );
         let (entries, writes) = (Vec::new(), 1);
-        let mut script = Self {
+        let mut history = Self {
             task,
             entries,
             now,
             writes,
         };
-        script.push(What::SubmitSent { id });
-        script.store(None);
-        script.push(What::SubmitAcked { id });
-        script
+        history.push(HistoryEvent::SubmitSent { id });
+        history.store(None);
+        history.push(HistoryEvent::SubmitAcked { id });
+        history
     }
 
-    fn push(&mut self, what: What) {
+    fn push(&mut self, event: HistoryEvent) {
         let at = self.now;
-        self.entries.push(Entry { at, what });
+        self.entries.push(HistoryEntry { at, event });
     }
 
     fn store(&mut self, event: Option<&Event>) {
         let (now, task) = (self.now, Box::new(self.task.clone()));
         let verb = event.map(Event::verb);
-        self.push(What::Stored { verb, now, task });
+        self.push(HistoryEvent::Stored { verb, now, task });
     }
 
     fn apply(&mut self, event: &Event) {
         self.writes += 1;
         let write = WriteId::from_random(self.writes);
-        let told = apply(&self.task, &Policy::default(), event, write, self.now).unwrap();
-        self.task.advance(told);
+        let transition = apply(&self.task, &Policy::default(), event, write, self.now).unwrap();
+        self.task.advance(transition);
         self.store(Some(event));
     }
 
@@ -76,13 +78,13 @@ impl Script {
 
     fn ran(&mut self, number: u64, success: bool) {
         let (host, id, token) = (0, self.task.id, token(number));
-        self.push(What::RunStarted {
+        self.push(HistoryEvent::RunStarted {
             host,
             id,
             token,
             attempt: 0,
         });
-        self.push(What::RunEnded {
+        self.push(HistoryEvent::RunEnded {
             host,
             id,
             token,
@@ -108,20 +110,20 @@ impl Script {
         }));
     }
 
-    /// The rules that this history breaks.
-    fn broken(&self) -> Vec<&'static str> {
+    /// The properties that this history violates.
+    fn violations(&self) -> Vec<&'static str> {
         let checker = Checker {
             policies: [(self.task.job.clone(), Policy::default())].into(),
             skew_max: Duration::from_secs(1),
-            given_up: Default::default(),
+            jobs_that_may_not_end: Default::default(),
         };
-        let expected = Expected {
-            quiet: true,
+        let expected = RunExpectations {
+            all_tasks_end: true,
             acked_min: 1,
             successes_after_heal_min: 1,
         };
         let found = checker.check(&self.entries, std::slice::from_ref(&self.task), expected);
-        found.into_iter().map(|broken| broken.rule).collect()
+        found.into_iter().map(|found| found.property).collect()
     }
 }
 
@@ -137,25 +139,25 @@ fn failure() -> Outcome {
     }
 }
 
-fn whole() -> Script {
-    let mut script = Script::new();
-    script.claim(1);
-    script.ran(1, false);
-    script.finish(1, failure());
-    script.now = script.task.state.trigger_at().unwrap();
-    script.trigger(2);
-    script.claim(2);
-    script.ran(2, true);
-    script.finish(2, success());
-    script
+fn correct() -> HistoryBuilder {
+    let mut history = HistoryBuilder::new();
+    history.claim(1);
+    history.ran(1, false);
+    history.finish(1, failure());
+    history.now = history.task.state.trigger_at().unwrap();
+    history.trigger(2);
+    history.claim(2);
+    history.ran(2, true);
+    history.finish(2, success());
+    history
 }
 
 #[test]
-fn a_whole_history_breaks_nothing_and_shows_what_happened() {
-    let script = whole();
-    assert_eq!(script.broken(), [""; 0]);
+fn a_correct_history_has_no_violation_and_its_situations_are_counted() {
+    let history = correct();
+    assert_eq!(history.violations(), [""; 0]);
     let counters = Counters::new();
-    sometimes(&script.entries, &counters);
+    count_events(&history.entries, &counters);
     let expected = [
         "failed for now",
         "succeeded after a retry",
@@ -165,97 +167,100 @@ fn a_whole_history_breaks_nothing_and_shows_what_happened() {
 }
 
 #[test]
-fn an_acknowledged_task_that_is_gone_is_noticed() {
-    let script = whole();
+fn an_acknowledged_task_that_is_not_in_the_store_is_found() {
+    let history = correct();
     let found = Checker {
         policies: Default::default(),
         skew_max: Duration::ZERO,
-        given_up: Default::default(),
+        jobs_that_may_not_end: Default::default(),
     }
-    .check(&script.entries, &[], Expected::default());
-    assert_eq!(found[0].rule, "durable");
+    .check(&history.entries, &[], RunExpectations::default());
+    assert_eq!(found[0].property, "durable");
 }
 
 #[test]
-fn a_task_nobody_submitted_is_noticed() {
-    let mut script = whole();
-    script.entries.remove(0);
-    assert!(script.broken().contains(&"no ghosts"));
+fn a_task_that_was_not_submitted_is_found() {
+    let mut history = correct();
+    history.entries.remove(0);
+    assert!(history.violations().contains(&"no unknown task or token"));
 }
 
 #[test]
-fn a_success_of_another_attempt_is_noticed() {
-    let mut script = Script::new();
-    script.claim(1);
-    script.ran(7, true);
-    script.finish(1, success());
+fn a_success_of_another_attempt_is_found() {
+    let mut history = HistoryBuilder::new();
+    history.claim(1);
+    history.ran(7, true);
+    history.finish(1, success());
     assert!(
-        script
-            .broken()
-            .contains(&"success means that this very attempt ran well")
+        history
+            .violations()
+            .contains(&"a success needs a successful run with its token")
     );
 }
 
 #[test]
-fn a_second_run_with_one_token_is_noticed() {
-    let mut script = whole();
-    script.ran(2, true);
-    assert!(script.broken().contains(&"one run per token"));
-    assert!(script.broken().contains(&"the run budget"));
+fn a_second_run_with_one_token_is_found() {
+    let mut history = correct();
+    history.ran(2, true);
+    assert!(history.violations().contains(&"one run per token"));
+    assert!(history.violations().contains(&"runs are limited"));
 }
 
 #[test]
-fn a_message_deleted_before_its_claim_is_noticed() {
-    let mut script = Script::new();
-    let (id, token) = (script.task.id, token(1));
-    script.push(What::MessageDeleted { id, token });
-    script.claim(1);
-    script.ran(1, true);
-    script.finish(1, success());
-    let rule = "a message is deleted only after the claim";
-    assert_eq!(script.broken(), [rule]);
+fn a_message_deleted_before_its_claim_is_found() {
+    let mut history = HistoryBuilder::new();
+    let (id, token) = (history.task.id, token(1));
+    history.push(HistoryEvent::MessageDeleted { id, token });
+    history.claim(1);
+    history.ran(1, true);
+    history.finish(1, success());
+    let property = "a message is deleted only after the claim";
+    assert_eq!(history.violations(), [property]);
 }
 
 #[test]
-fn a_retry_that_came_too_early_is_noticed() {
-    let mut script = Script::new();
-    script.claim(1);
-    script.ran(1, false);
-    script.finish(1, failure());
+fn a_retry_that_is_too_early_is_found() {
+    let mut history = HistoryBuilder::new();
+    history.claim(1);
+    history.ran(1, false);
+    history.finish(1, failure());
     // A writer whose clock is far ahead.
-    let at = script.now;
-    script.now = script.task.state.trigger_at().unwrap();
-    script.trigger(2);
-    script.entries.last_mut().unwrap().at = at;
-    let broken = script.broken();
-    assert!(broken.contains(&"the backoff is honoured"));
-    assert!(broken.contains(&"nothing is taken back before its time"));
+    let at = history.now;
+    history.now = history.task.state.trigger_at().unwrap();
+    history.trigger(2);
+    history.entries.last_mut().unwrap().at = at;
+    let violations = history.violations();
+    assert!(violations.contains(&"the backoff is respected"));
+    assert!(violations.contains(&"no trigger before its time"));
 }
 
 #[test]
-fn a_change_after_the_end_is_noticed() {
-    let mut script = whole();
-    script.task.tries = 9;
-    script.store(Some(&Event::Redrive));
-    assert!(script.broken().contains(&"only legal steps"));
+fn a_change_of_a_finished_task_is_found() {
+    let mut history = correct();
+    history.task.tries = 9;
+    history.store(Some(&Event::Redrive));
+    assert!(history.violations().contains(&"only legal transitions"));
 }
 
 #[test]
-fn a_task_that_never_ends_and_an_empty_tail_are_noticed() {
-    let mut script = Script::new();
-    assert_eq!(script.broken(), ["every task ends", "not vacuous"]);
-    script = whole();
-    script.push(What::Note("healed"));
-    assert_eq!(script.broken(), ["not vacuous"]);
+fn a_task_that_never_ends_and_a_run_without_successes_are_found() {
+    let mut history = HistoryBuilder::new();
+    assert_eq!(
+        history.violations(),
+        ["every task ends", "enough work was done"]
+    );
+    history = correct();
+    history.push(HistoryEvent::Note("healed"));
+    assert_eq!(history.violations(), ["enough work was done"]);
 }
 
 #[test]
-fn two_owners_of_one_token_are_noticed() {
-    let mut script = Script::new();
-    script.claim(1);
-    if let dueline_domain::State::Processing { lease, .. } = &mut script.task.state {
+fn two_owners_of_one_token_are_found() {
+    let mut history = HistoryBuilder::new();
+    history.claim(1);
+    if let dueline_domain::State::Processing { lease, .. } = &mut history.task.state {
         lease.worker = WorkerId::parse("w@2").unwrap();
     }
-    script.store(Some(&Event::Heartbeat { token: token(1) }));
-    assert!(script.broken().contains(&"one owner per token"));
+    history.store(Some(&Event::Heartbeat { token: token(1) }));
+    assert!(history.violations().contains(&"one owner per token"));
 }

@@ -1,33 +1,34 @@
-//! A SQLite file.
+//! Checks a SQLite file.
 
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use dueline_store_sqlite::{Durability, OpenError, SCHEMA_VERSION, SqliteOptions, SqliteStore};
 
 use super::{Finding, Reach, StoreReport};
+use crate::error_chain;
 
 const AREA: &str = "file";
 
-/// Opens the file if nobody owns it, which looks for damage as every start does. One that would be changed by that is
-/// left alone.
-pub(super) fn look_at(options: &SqliteOptions) -> StoreReport {
+/// Opens the file if no server owns it, which checks it for damage as every start does. A file that opening would
+/// migrate is not opened.
+pub(super) fn check(options: &SqliteOptions) -> StoreReport {
     let name = options.path.display().to_string();
     if !options.path.is_file() {
         let missing = Finding::defect(
             AREA,
             &name,
             "there is no such file",
-            "'dueline serve' makes it; if it should be there, name the right one by --data or --store",
+            "'dueline serve' creates it; if it should exist, correct --data or --store",
         );
         return StoreReport::new(Reach::NotTried, vec![missing]);
     }
     let mut report = StoreReport::new(Reach::Yes, Vec::new());
-    if is_older(&beginning(&options.path), SCHEMA_VERSION) {
+    if is_older(&read_header(&options.path), SCHEMA_VERSION) {
         report.findings.push(Finding::warning(
             AREA,
             &name,
             format!("its schema is older than version {SCHEMA_VERSION}, so it was not opened here"),
-            "nothing to do: the next 'dueline serve' brings it up to date; keep a backup from before",
+            "nothing to do: the next 'dueline serve' migrates it; make a backup first",
         ));
         return report;
     }
@@ -39,18 +40,18 @@ pub(super) fn look_at(options: &SqliteOptions) -> StoreReport {
         }
         Err(error) => {
             report.is_owned = matches!(error, OpenError::InUse { .. });
-            report.findings.push(refused(&name, error));
+            report.findings.push(open_error(&name, error));
         }
     }
     report.findings.push(durability(options.durability));
     report
 }
 
-fn refused(name: &str, error: OpenError) -> Finding {
-    let detail = chain(&error);
-    let mend = match error {
+fn open_error(name: &str, error: OpenError) -> Finding {
+    let detail = error_chain(&error);
+    let fix = match error {
         OpenError::InUse { owner, .. } => {
-            let detail = format!("in use by {owner}; what is in it is seen through that server");
+            let detail = format!("in use by {owner}; its content is checked through that server");
             return Finding::ok(AREA, name, detail);
         }
         OpenError::Newer { .. } => "use the dueline that wrote it, or a newer one",
@@ -61,10 +62,10 @@ fn refused(name: &str, error: OpenError) -> Finding {
         }
         OpenError::Damaged(_) => "restore it from a backup",
         OpenError::Setting { .. } | OpenError::Sqlite(_) | OpenError::Io { .. } => {
-            "see to the file, its folder and their permissions; SQLite needs a local file system"
+            "check the file, its folder and their permissions; SQLite needs a local file system"
         }
     };
-    Finding::defect(AREA, name, detail, mend)
+    Finding::defect(AREA, name, detail, fix)
 }
 
 fn durability(durability: Durability) -> Finding {
@@ -72,47 +73,36 @@ fn durability(durability: Durability) -> Finding {
         Durability::Full => Finding::ok(
             AREA,
             "durability",
-            "full: accepted tasks survive a loss of power",
+            "full: accepted tasks survive a power failure",
         ),
         Durability::Normal => Finding::warning(
             AREA,
             "durability",
-            "normal: the last accepted tasks may be lost with the power",
+            "normal: a power failure may lose the latest accepted tasks",
             "set durability = \"full\" (?durability=full in a store URI)",
         ),
     }
 }
 
-/// The first bytes of a file, as many as there are.
-fn beginning(path: &Path) -> Vec<u8> {
+/// The first bytes of a file, which hold the header of SQLite.
+fn read_header(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What cannot be read is told when it is opened.
+        // A file that cannot be read is reported when it is opened.
         let _ = file.take(72).read_to_end(&mut bytes);
     }
     bytes
 }
 
-/// Whether the header is that of one of our files with an older schema. SQLite keeps `user_version` at byte 60 and
+/// Whether the header is that of a Dueline file with an older schema. SQLite keeps `user_version` at byte 60 and
 /// `application_id` at byte 68.
 fn is_older(header: &[u8], known: i32) -> bool {
     let number = |at: usize| {
         let bytes = header.get(at..at + 4)?;
         Some(i32::from_be_bytes(bytes.try_into().ok()?))
     };
-    let is_ours = number(68) == Some(i32::from_be_bytes(*b"DUEL"));
-    is_ours && number(60).is_some_and(|version| (1..known).contains(&version))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
+    let is_dueline_file = number(68) == Some(i32::from_be_bytes(*b"DUEL"));
+    is_dueline_file && number(60).is_some_and(|version| (1..known).contains(&version))
 }
 
 #[cfg(test)]
@@ -128,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_older_file_of_ours_is_left_alone() {
+    fn only_a_dueline_file_with_an_older_schema_is_not_opened() {
         assert!(is_older(&header(2, *b"DUEL"), 3));
         assert!(!is_older(&header(3, *b"DUEL"), 3));
         assert!(!is_older(&header(4, *b"DUEL"), 3));
@@ -137,21 +127,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_header_of_a_file_of_ours_is_read_right() {
+    async fn the_header_of_a_dueline_file_is_read_correctly() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("t.db");
         drop(SqliteStore::open(SqliteOptions::at(&path)).expect("a store"));
-        let header = beginning(&path);
+        let header = read_header(&path);
         assert!(is_older(&header, SCHEMA_VERSION + 1));
         assert!(!is_older(&header, SCHEMA_VERSION));
     }
 
     #[tokio::test]
-    async fn g_18_what_is_wrong_with_a_file_is_named_and_the_file_stays_as_it_is() {
+    async fn g_18_problems_of_a_file_are_reported_and_the_file_is_not_changed() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = |name: &str| SqliteOptions::at(folder.path().join(name));
         let of = |options: &SqliteOptions| {
-            let report = look_at(options);
+            let report = check(options);
             let first = report.findings.first().expect("a finding").clone();
             (first, report)
         };
@@ -165,7 +155,7 @@ mod tests {
         std::fs::write(&options("text.db").path, "not a database at all").expect("a file");
         let (finding, _) = of(&options("text.db"));
         assert_eq!(finding.state, State::Defect, "{finding:?}");
-        assert!(finding.mend.expect("a mend").contains("another file"));
+        assert!(finding.fix.expect("a fix").contains("another file"));
         let text = std::fs::read(&options("text.db").path).expect("a file");
         assert_eq!(text, b"not a database at all");
 

@@ -1,15 +1,15 @@
-//! One thing that was looked at.
+//! The result of one check.
 
-/// How it is.
+/// The state of a checked item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// As it should be.
+    /// The item is as it should be.
     Ok,
-    /// It cannot be told.
+    /// The state could not be determined.
     Unknown,
-    /// It works, but somebody should know.
+    /// The item works, but the operator should know about it.
     Warning,
-    /// It does not work, or setup would change it.
+    /// The item does not work, or setup would change it.
     Defect,
 }
 
@@ -28,19 +28,19 @@ impl State {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it belongs to, such as `table`.
+    /// The area of the check, such as `table`.
     pub area: &'static str,
-    /// The thing, such as the name of a queue.
+    /// The checked item, such as the name of a queue.
     pub name: String,
-    /// How it is.
+    /// The state of the item.
     pub state: State,
-    /// What was seen.
+    /// What the check observed.
     pub detail: String,
-    /// What to do about it.
-    pub mend: Option<String>,
+    /// The proposed fix.
+    pub fix: Option<String>,
 }
 
 impl Finding {
@@ -56,44 +56,44 @@ impl Finding {
             name,
             state,
             detail,
-            mend: None,
+            fix: None,
         }
     }
 
-    /// As it should be.
+    /// The item is as it should be.
     pub fn ok(area: &'static str, name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(area, name, State::Ok, detail)
     }
 
-    /// It cannot be told.
+    /// The state could not be determined.
     pub fn unknown(area: &'static str, name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(area, name, State::Unknown, detail)
     }
 
-    /// It works, but somebody should know.
+    /// The item works, but the operator should know about it.
     pub fn warning(
         area: &'static str,
         name: impl Into<String>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::new(area, name, State::Warning, detail).mended_by(mend)
+        Self::new(area, name, State::Warning, detail).fixed_by(fix)
     }
 
-    /// It does not work, or setup would change it.
+    /// The item does not work, or setup would change it.
     pub fn defect(
         area: &'static str,
         name: impl Into<String>,
         detail: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::new(area, name, State::Defect, detail).mended_by(mend)
+        Self::new(area, name, State::Defect, detail).fixed_by(fix)
     }
 
-    /// Says what to do about it.
+    /// Adds the proposed fix.
     #[must_use]
-    pub fn mended_by(mut self, mend: impl Into<String>) -> Self {
-        self.mend = Some(mend.into());
+    pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
         self
     }
 }

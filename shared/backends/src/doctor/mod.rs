@@ -1,18 +1,18 @@
-//! Looking a deployment over: what is there, what is not as it should be, and how to mend it. Nothing is changed.
+//! Checks a deployment: reports what exists, what is not as it should be, and how to fix it. Nothing is changed.
 
+#[cfg(feature = "aws")]
+mod call_recorder;
 mod clock;
 mod file;
 mod finding;
+#[cfg(feature = "aws")]
+mod other_queues;
 #[cfg(feature = "aws")]
 mod permissions;
 #[cfg(feature = "aws")]
 mod queues;
 #[cfg(feature = "aws")]
-mod queues_of_others;
-#[cfg(feature = "aws")]
 mod table;
-#[cfg(feature = "aws")]
-mod watch;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,48 +24,48 @@ pub use finding::{Finding, State};
 
 use crate::{QueueAddress, StoreAddress};
 
-/// What a look needs to know beside the addresses.
-pub struct Look {
-    /// The command line that sets this deployment up; it is the mend of much.
+/// The inputs of a check beside the addresses.
+pub struct DoctorContext {
+    /// The command line that sets up this deployment, which is the proposed fix of many findings.
     pub setup: String,
     /// This machine's clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Whether somebody answered.
+/// Whether a service or server answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nobody was asked.
+    /// No request was made.
     NotTried,
-    /// No answer.
+    /// It did not answer.
     No,
-    /// An answer, if only a refusal.
+    /// It answered, if only with a refusal.
     Yes,
 }
 
-/// What was seen of a store.
+/// The result of checking a store.
 pub struct StoreReport {
-    /// What is as it should be, and what is not.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// The clock of the service.
     pub clock: Option<ClockReading>,
-    /// Whether it answered.
+    /// Whether the service answered.
     pub reach: Reach,
-    /// The store, if it can be used. It is only to be read from.
+    /// The store, if it can be used; only for reading.
     pub store: Option<Arc<dyn Store>>,
-    /// Whether a server owns the file, which then is only seen through that server.
+    /// Whether a server owns the SQLite file, which can then only be checked through that server.
     pub is_owned: bool,
 }
 
-/// What was seen of the queues.
+/// The result of checking the queues.
 pub struct QueueReport {
-    /// What is as it should be, and what is not.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// The clock of the service.
     pub clock: Option<ClockReading>,
-    /// Whether it answered.
+    /// Whether the service answered.
     pub reach: Reach,
-    /// How long a received message stays invisible, where that is set for other processes too.
+    /// The visibility timeout of received messages, if other processes use it too.
     pub visibility_timeout: Option<Duration>,
 }
 
@@ -92,7 +92,7 @@ impl QueueReport {
     }
 }
 
-/// Looks a store over.
+/// Checks a store.
 #[cfg_attr(
     not(feature = "aws"),
     expect(
@@ -101,15 +101,15 @@ impl QueueReport {
         reason = "the same signature in both builds"
     )
 )]
-pub async fn look_at_store(address: &StoreAddress, look: &Look) -> StoreReport {
+pub async fn check_store(address: &StoreAddress, context: &DoctorContext) -> StoreReport {
     match address {
-        StoreAddress::Sqlite(options) => file::look_at(options),
+        StoreAddress::Sqlite(options) => file::check(options),
         #[cfg(feature = "aws")]
-        StoreAddress::DynamoDb(options) => Box::pin(table::look_at(options, look)).await,
+        StoreAddress::DynamoDb(options) => Box::pin(table::check(options, context)).await,
     }
 }
 
-/// Looks the queues over; `jobs` are those that the store knows, if that can be told.
+/// Checks the queues. `jobs` are the stored jobs, if they are known.
 #[cfg_attr(
     not(feature = "aws"),
     expect(
@@ -118,14 +118,14 @@ pub async fn look_at_store(address: &StoreAddress, look: &Look) -> StoreReport {
         reason = "the same signature in both builds"
     )
 )]
-pub async fn look_at_queue(
+pub async fn check_queue(
     address: &QueueAddress,
     jobs: Option<&[JobName]>,
-    look: &Look,
+    context: &DoctorContext,
 ) -> QueueReport {
     match address {
         QueueAddress::Local => QueueReport::new(Reach::NotTried, Vec::new()),
         #[cfg(feature = "aws")]
-        QueueAddress::Sqs(options) => Box::pin(queues::look_at(options, jobs, look)).await,
+        QueueAddress::Sqs(options) => Box::pin(queues::check(options, jobs, context)).await,
     }
 }

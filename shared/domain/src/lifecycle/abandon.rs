@@ -1,24 +1,29 @@
-//! The owner gives the task back.
+//! The owner gives up the task without an outcome.
 
-use super::{Rejected, Step, Transition};
+use super::{MoveContext, Rejected, Transition};
 use crate::{RunEnd, State, Token};
 
-pub(super) fn abandon(step: &Step<'_>, token: Token, next: Token) -> Result<Transition, Rejected> {
-    let task = step.task;
+pub(super) fn abandon(
+    context: &MoveContext<'_>,
+    token: Token,
+    next: Token,
+) -> Result<Transition, Rejected> {
+    let task = context.task;
     let run = match &task.state {
-        State::Claimed { token: held, .. } if *held == token => None,
-        State::Processing { token: held, .. } if *held == token => {
+        State::Claimed { token: current, .. } if *current == token => None,
+        State::Processing { token: current, .. } if *current == token => {
             let started_at = task.started_at.unwrap_or(task.changed_at);
-            Some(step.run(started_at, task.tries, RunEnd::Abandoned, "given back"))
+            let why = "abandoned by the worker";
+            Some(context.run_record(started_at, task.tries, RunEnd::Abandoned, why))
         }
-        _ => return Err(step.reject_worker(token)),
+        _ => return Err(context.reject_worker(token)),
     };
-    // Giving back is a choice, not a failure: the try that a run had used is returned.
+    // The worker chose to stop and the run did not fail, so the run uses no try.
     let tries = task.tries.saturating_sub(u32::from(run.is_some()));
     let transition = if task.cancel_requested {
-        step.end(State::Cancelled, None)
+        context.end(State::Cancelled, None)
     } else {
-        step.hand_on(next)
+        context.enqueue(next)
     };
     Ok(Transition {
         tries,

@@ -1,37 +1,37 @@
-//! A user stops the task, or a gate discards it.
+//! A user cancels the task, or a gate discards it.
 
 use std::sync::Arc;
 
-use super::{Reason, Rejected, RunningCancel, Step, Transition, cut};
+use super::{MoveContext, Reason, Rejected, RunningCancel, Transition, error_text};
 use crate::State;
 
 pub(super) fn cancel(
-    step: &Step<'_>,
+    context: &MoveContext<'_>,
     running: RunningCancel,
     reason: Option<Arc<str>>,
 ) -> Result<Transition, Rejected> {
-    match &step.task.state {
-        state if state.kind().is_final() => Err(step.reject(Reason::Finished)),
+    match &context.task.state {
+        state if state.kind().is_final() => Err(context.reject(Reason::Finished)),
         state if !state.kind().is_owned() => {
-            Ok(step.end(State::Cancelled, reason.as_deref().map(cut)))
+            Ok(context.end(State::Cancelled, reason.as_deref().map(error_text)))
         }
         state => match running {
-            RunningCancel::Refuse => Err(step.reject(Reason::Running)),
+            RunningCancel::Refuse => Err(context.reject(Reason::Running)),
             RunningCancel::Request => Ok(Transition {
                 cancel_requested: true,
-                ..step.to(state.clone())
+                ..context.to(state.clone())
             }),
         },
     }
 }
 
-pub(super) fn drop(step: &Step<'_>, reason: &Arc<str>) -> Result<Transition, Rejected> {
-    match step.task.state {
+pub(super) fn drop(context: &MoveContext<'_>, reason: &Arc<str>) -> Result<Transition, Rejected> {
+    match context.task.state {
         State::New { .. } | State::Enqueued { .. } | State::Retriable { .. } => {
-            Ok(step.end(State::Dropped, Some(cut(reason))))
+            Ok(context.end(State::Dropped, Some(error_text(reason))))
         }
-        State::Waiting => Err(step.reject(Reason::Waiting)),
-        State::Claimed { .. } | State::Processing { .. } => Err(step.reject(Reason::Running)),
-        _ => Err(step.reject(Reason::Finished)),
+        State::Waiting => Err(context.reject(Reason::Waiting)),
+        State::Claimed { .. } | State::Processing { .. } => Err(context.reject(Reason::Running)),
+        _ => Err(context.reject(Reason::Finished)),
     }
 }

@@ -1,23 +1,26 @@
-//! The owner stores what a later run should get; this counts as a heartbeat.
+//! The owner stores the input of later runs; this also renews the lease.
 
 use bytes::Bytes;
 
-use super::{Rejected, Step, Transition, heartbeat};
+use super::{MoveContext, Rejected, Transition, heartbeat};
 use crate::{State, Token};
 
 pub(super) fn checkpoint(
-    step: &Step<'_>,
+    context: &MoveContext<'_>,
     token: Token,
     payload: &Bytes,
 ) -> Result<Transition, Rejected> {
-    match &step.task.state {
-        State::Processing { token: held, lease } if *held == token => {
-            let lease = heartbeat::renewed(step, lease)?;
+    match &context.task.state {
+        State::Processing {
+            token: current,
+            lease,
+        } if *current == token => {
+            let lease = heartbeat::renewed(context, lease)?;
             Ok(Transition {
                 checkpoint: Some(payload.clone()),
-                ..step.to(State::Processing { token, lease })
+                ..context.to(State::Processing { token, lease })
             })
         }
-        _ => Err(step.reject_worker(token)),
+        _ => Err(context.reject_worker(token)),
     }
 }

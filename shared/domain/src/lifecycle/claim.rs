@@ -1,32 +1,32 @@
 //! A worker takes ownership.
 
-use super::{Claim, Reason, Rejected, Step, Transition, start};
+use super::{Claim, MoveContext, Reason, Rejected, Transition, start};
 use crate::{Lease, State};
 
-pub(super) fn claim(step: &Step<'_>, claim: &Claim) -> Result<Transition, Rejected> {
-    let State::Enqueued { token, .. } = step.task.state else {
-        return Err(step.reject(match &step.task.state {
+pub(super) fn claim(context: &MoveContext<'_>, claim: &Claim) -> Result<Transition, Rejected> {
+    let State::Enqueued { token, .. } = context.task.state else {
+        return Err(context.reject(match &context.task.state {
             state if state.kind().is_final() => Reason::Finished,
             state if state.kind().is_owned() => Reason::AlreadyClaimed,
             State::Waiting => Reason::Waiting,
-            // A message of an earlier hand-on: the task waits for its time now.
+            // The message is stale: the task now waits for its time.
             _ => Reason::NotDue,
         }));
     };
     if token != claim.token {
-        return Err(step.reject(Reason::Lost));
+        return Err(context.reject(Reason::Lost));
     }
     let lease = Lease {
         worker: claim.worker.clone(),
-        claimed_at: step.now,
-        heartbeat_at: step.now,
-        expires_at: step.now.after(step.policy.claim_timeout),
+        claimed_at: context.now,
+        heartbeat_at: context.now,
+        expires_at: context.now.after(context.policy.claim_timeout),
         deadline_at: None,
     };
-    // A try is used when a run begins. Where there is only one, an answer to this very claim that gets lost would fail a
-    // task that never ran: its run begins with a write of its own.
-    if claim.start && step.policy.retry.allows_after(1) {
-        return Ok(start::begin(step, token, lease, step.now));
+    // A try is used when a run begins. If the answer to this claim gets lost, a started run is lost with it. A task
+    // that has only one try would then fail without having run, so its run starts with a separate write.
+    if claim.start && context.policy.retry.allows_after(1) {
+        return Ok(start::begin(context, token, lease, context.now));
     }
-    Ok(step.to(State::Claimed { token, lease }))
+    Ok(context.to(State::Claimed { token, lease }))
 }

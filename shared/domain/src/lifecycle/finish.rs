@@ -1,46 +1,54 @@
-//! The run is over.
+//! The run has ended.
 
 use std::sync::Arc;
 
-use super::{Outcome, Reason, Rejected, Step, Transition, cut, start};
+use super::{MoveContext, Outcome, Reason, Rejected, Transition, error_text, start};
 use crate::{Jitter, RunEnd, State, Timestamp, Token};
 
 pub(super) fn finish(
-    step: &Step<'_>,
+    context: &MoveContext<'_>,
     token: Token,
     started_at: Option<Timestamp>,
     outcome: &Outcome,
     jitter: Jitter,
 ) -> Result<Transition, Rejected> {
-    let task = step.task;
-    // An outcome that overtook its own start carries the start with it; both are one write.
+    let task = context.task;
+    // An outcome that arrives before its start carries the start time; both become one write.
     let begun = match (&task.state, started_at) {
-        (State::Processing { token: held, .. }, _) if *held == token => step.to(task.state.clone()),
-        (State::Claimed { token: held, lease }, Some(at)) if *held == token => {
-            let at = at.clamp(lease.claimed_at, step.now);
-            start::begin(step, token, lease.clone(), at)
+        (State::Processing { token: current, .. }, _) if *current == token => {
+            context.to(task.state.clone())
         }
-        _ => return Err(step.reject_worker(token)),
+        (
+            State::Claimed {
+                token: current,
+                lease,
+            },
+            Some(at),
+        ) if *current == token => {
+            let at = at.clamp(lease.claimed_at, context.now);
+            start::begin(context, token, lease.clone(), at)
+        }
+        _ => return Err(context.reject_worker(token)),
     };
-    let (tries, started_at) = (begun.tries, begun.started_at.unwrap_or(step.now));
-    let run = |end, info: &Arc<str>| Some(step.run(started_at, tries, end, info));
+    let (tries, started_at) = (begun.tries, begun.started_at.unwrap_or(context.now));
+    let run = |end, info: &Arc<str>| Some(context.run_record(started_at, tries, end, info));
     let decided = match outcome {
         Outcome::Success { result } => Transition {
             result: result.clone(),
-            ..step.end(State::Succeeded, None)
+            ..context.end(State::Succeeded, None)
         },
         Outcome::Fatal { error } => Transition {
             run: run(RunEnd::Fatal, error),
-            ..step.end(State::Failed, Some(cut(error)))
+            ..context.end(State::Failed, Some(error_text(error)))
         },
         Outcome::Cancelled if !task.cancel_requested => {
-            return Err(step.reject(Reason::CancelNotRequested));
+            return Err(context.reject(Reason::CancelNotRequested));
         }
         Outcome::Cancelled => {
             let why = Arc::from("stopped on request");
             Transition {
                 run: run(RunEnd::Cancelled, &why),
-                ..step.end(State::Cancelled, Some(why))
+                ..context.end(State::Cancelled, Some(why))
             }
         }
         Outcome::Retriable {
@@ -48,18 +56,18 @@ pub(super) fn finish(
             delay,
             error,
         } => {
-            let error_text = Some(cut(error));
+            let stored = Some(error_text(error));
             let next = if task.cancel_requested {
-                step.end(State::Cancelled, error_text)
-            } else if !step.policy.retry.allows_after(tries) {
-                step.end(State::Failed, error_text)
+                context.end(State::Cancelled, stored)
+            } else if !context.policy.retry.allows_after(tries) {
+                context.end(State::Failed, stored)
             } else {
                 let failures = tries.saturating_sub(1);
-                let wait = delay.or_else(|| step.policy.retry.wait(*class, failures, jitter));
-                let retry_at = step.now.after(wait.unwrap_or_default());
+                let wait = delay.or_else(|| context.policy.retry.wait(*class, failures, jitter));
+                let retry_at = context.now.after(wait.unwrap_or_default());
                 Transition {
-                    error: error_text,
-                    ..step.to(State::Retriable { retry_at })
+                    error: stored,
+                    ..context.to(State::Retriable { retry_at })
                 }
             };
             Transition {

@@ -1,56 +1,78 @@
-//! The owner is alive, or wants its lease to end at another time.
+//! The owner renews its lease, or sets a new end of it.
 
 use std::time::Duration;
 
-use super::{Reason, Rejected, Step, Transition};
+use super::{MoveContext, Reason, Rejected, Transition};
 use crate::{Lease, State, Timestamp, Token};
 
-pub(super) fn heartbeat(step: &Step<'_>, token: Token) -> Result<Transition, Rejected> {
-    let State::Processing { token: held, lease } = &step.task.state else {
-        return Err(step.reject_worker(token));
+pub(super) fn heartbeat(context: &MoveContext<'_>, token: Token) -> Result<Transition, Rejected> {
+    let State::Processing {
+        token: current,
+        lease,
+    } = &context.task.state
+    else {
+        return Err(context.reject_worker(token));
     };
-    if *held != token {
-        return Err(step.reject_worker(token));
+    if *current != token {
+        return Err(context.reject_worker(token));
     }
-    let lease = renewed(step, lease)?;
-    Ok(step.to(State::Processing { token, lease }))
+    let lease = renewed(context, lease)?;
+    Ok(context.to(State::Processing { token, lease }))
 }
 
-/// The lease after a sign of life: it ends at the later of its present end and now plus the increment. One that has
-/// lapsed is not renewed, even if the watchdog has not come by yet.
-pub(super) fn renewed(step: &Step<'_>, lease: &Lease) -> Result<Lease, Rejected> {
-    if lease.ends_at() <= step.now {
-        return Err(step.reject(Reason::Expired));
-    }
-    let increment = step.policy.heartbeat_increment;
+/// The renewed lease: it ends at the later of its present end and now plus the increment.
+pub(super) fn renewed(context: &MoveContext<'_>, lease: &Lease) -> Result<Lease, Rejected> {
+    check_limits(context, lease)?;
+    let increment = context.policy.heartbeat_increment;
     Ok(Lease {
-        heartbeat_at: step.now,
-        expires_at: lease.expires_at.max(step.now.after(increment)),
+        heartbeat_at: context.now,
+        expires_at: lease.expires_at.max(context.now.after(increment)),
         ..lease.clone()
     })
 }
 
-pub(super) fn extend(step: &Step<'_>, token: Token, by: Duration) -> Result<Transition, Rejected> {
+/// Refuses a renewal past a limit that no renewal moves: the run timeout, and the end of a lease without an increment.
+///
+/// The end of any other lease is no such limit. The token decides, not the clock: until the watchdog has reclaimed the
+/// task, its owner may renew a lapsed lease. Otherwise a clock that steps forward would end every healthy run.
+fn check_limits(context: &MoveContext<'_>, lease: &Lease) -> Result<(), Rejected> {
+    let is_fixed = context.policy.heartbeat_increment.is_zero();
+    let ends = [lease.deadline_at, is_fixed.then_some(lease.expires_at)];
+    match ends.into_iter().flatten().any(|end| end <= context.now) {
+        true => Err(context.reject(Reason::Expired)),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn extend(
+    context: &MoveContext<'_>,
+    token: Token,
+    by: Duration,
+) -> Result<Transition, Rejected> {
     let set = |lease: &Lease| -> Result<Lease, Rejected> {
-        if lease.ends_at() <= step.now {
-            return Err(step.reject(Reason::Expired));
-        }
-        let expires_at: Timestamp = step.now.after(by);
+        check_limits(context, lease)?;
+        let expires_at: Timestamp = context.now.after(by);
         Ok(Lease {
-            heartbeat_at: step.now,
+            heartbeat_at: context.now,
             expires_at,
             ..lease.clone()
         })
     };
-    match &step.task.state {
-        State::Claimed { token: held, lease } if *held == token => {
+    match &context.task.state {
+        State::Claimed {
+            token: current,
+            lease,
+        } if *current == token => {
             let lease = set(lease)?;
-            Ok(step.to(State::Claimed { token, lease }))
+            Ok(context.to(State::Claimed { token, lease }))
         }
-        State::Processing { token: held, lease } if *held == token => {
+        State::Processing {
+            token: current,
+            lease,
+        } if *current == token => {
             let lease = set(lease)?;
-            Ok(step.to(State::Processing { token, lease }))
+            Ok(context.to(State::Processing { token, lease }))
         }
-        _ => Err(step.reject_worker(token)),
+        _ => Err(context.reject_worker(token)),
     }
 }

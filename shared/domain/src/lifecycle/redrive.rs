@@ -1,18 +1,23 @@
-//! An operator puts a dead task back.
+//! An operator puts a failed or trashed task back. What it owes is cleared: it owes again when it ends again, and a
+//! sink that is down must not keep an operator from the redrive.
 
-use super::{Reason, Rejected, Step, Transition};
+use super::{MoveContext, Reason, Rejected, Transition};
 use crate::State;
 
-pub(super) fn redrive(step: &Step<'_>) -> Result<Transition, Rejected> {
-    match step.task.state {
+pub(super) fn redrive(context: &MoveContext<'_>) -> Result<Transition, Rejected> {
+    match context.task.state {
         State::Failed | State::Trashed => Ok(Transition {
             tries: 0,
             losses: 0,
             started_at: None,
             fresh: true,
-            ..step.to(State::New { due_at: step.now })
+            ..context.to(State::New {
+                due_at: context.now,
+            })
         }),
-        State::Succeeded | State::Cancelled | State::Dropped => Err(step.reject(Reason::Finished)),
-        _ => Err(step.reject(Reason::NotFinished)),
+        State::Succeeded | State::Cancelled | State::Dropped => {
+            Err(context.reject(Reason::Finished))
+        }
+        _ => Err(context.reject(Reason::NotFinished)),
     }
 }

@@ -1,14 +1,21 @@
-//! The whole table of states and verbs, cell by cell.
+//! Every verb in every state, as one table.
 
 use std::collections::BTreeSet;
 
 use Reason::*;
 use StateKind::*;
 
-use super::*;
-use crate::{JobName, Lease, NewTask, Overrides, TaskId, check_step, check_task};
+use std::time::Duration;
 
-/// What one cell of the table says.
+use bytes::Bytes;
+
+use super::*;
+use crate::{
+    Jitter, JobName, Lease, NewTask, Overrides, Priority, RetryClass, StateKind, TaskId,
+    check_task, check_transition,
+};
+
+/// One cell of the table: the next state, or the reason of the refusal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Cell {
     To(StateKind),
@@ -23,21 +30,20 @@ const fn no(reason: Reason) -> Cell {
     Cell::No(reason)
 }
 
-/// Six unfinished states as told, and the same refusal in all five final ones.
-const fn row(open: [Cell; 6], ended: Reason) -> [Cell; 11] {
-    let [a, b, c, d, e, f] = open;
-    let z = no(ended);
+/// The given cells for the six unfinished states, and the same refusal in all five final states.
+const fn row(unfinished: [Cell; 6], finished: Reason) -> [Cell; 11] {
+    let [a, b, c, d, e, f] = unfinished;
+    let z = no(finished);
     [a, b, c, d, e, f, z, z, z, z, z]
 }
 
-/// The ordinary call of each verb: right token, live lease, trigger time just passed, handler successful, cancel
-/// that does not touch running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the
-/// final states.
+/// The ordinary event of each verb: present token, valid lease, trigger time just passed, handler successful, a cancel
+/// that refuses running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the final states.
 #[rustfmt::skip]
-const TABLE: [(Verb, [Cell; 11]); 15] = [
+const TABLE: [(Verb, [Cell; 11]); 16] = [
     (Verb::Release, row([to(Enqueued), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting)], NotWaiting)),
     (Verb::Trigger, row([no(Reason::Waiting), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued)], Finished)),
-    (Verb::OwnerLost, row([no(Moved), no(Moved), no(Moved), to(Enqueued), to(Enqueued), no(Moved)], Finished)),
+    (Verb::Reclaim, row([no(Moved), no(Moved), no(Moved), to(Enqueued), to(Enqueued), no(Moved)], Finished)),
     (Verb::Claim, row([no(Reason::Waiting), no(NotDue), to(Claimed), no(AlreadyClaimed), no(AlreadyClaimed), no(NotDue)], Finished)),
     (Verb::Start, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Processing), no(AlreadyStarted), no(Lost)], Finished)),
     (Verb::Heartbeat, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), no(NotStarted), to(Processing), no(Lost)], Finished)),
@@ -53,12 +59,14 @@ const TABLE: [(Verb, [Cell; 11]); 15] = [
         no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished),
         no(Finished), to(New), no(Finished), to(New), no(Finished),
     ]),
+    // The samples owe nothing.
+    (Verb::Settle, row([no(NotFinished); 6], Moved)),
 ];
 
-/// The verbs that carry a token, with a stale one: never accepted, whatever the state.
+/// The verbs that carry a token, with a stale token: refused in every state.
 #[rustfmt::skip]
 const STALE: [(Verb, [Cell; 11]); 9] = [
-    (Verb::OwnerLost, row([no(Moved); 6], Finished)),
+    (Verb::Reclaim, row([no(Moved); 6], Finished)),
     (Verb::Claim, row([no(Reason::Waiting), no(NotDue), no(Lost), no(AlreadyClaimed), no(AlreadyClaimed), no(NotDue)], Finished)),
     (Verb::Start, STALE_REPORT),
     (Verb::Heartbeat, STALE_REPORT),
@@ -88,12 +96,12 @@ fn write(number: u64) -> WriteId {
 const RIGHT: u64 = 7;
 const WRONG: u64 = 8;
 const NEXT: u64 = 9;
-/// Every sample task last changed here.
+/// When every sample task last changed.
 const CHANGED: i64 = 10_000;
-/// An unowned task's trigger time; an owner's lease ends here.
+/// The trigger time of every sample task: its due time, or the end of its lease.
 const TRIGGER: i64 = 20_000;
 
-/// A task as it could have come to be in each state.
+/// A valid task in the given state.
 fn sample(kind: StateKind) -> Task {
     let id = TaskId::from_bytes([1; 16]);
     let job = JobName::parse("mail").unwrap();
@@ -131,7 +139,7 @@ fn sample(kind: StateKind) -> Task {
     task
 }
 
-/// The ordinary event of a verb for a task.
+/// The ordinary event of a verb for a task, by a worker that shows the token `shown`.
 fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
     let (next, jitter) = (token(NEXT), Jitter::default());
     match verb {
@@ -142,7 +150,7 @@ fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
             token: next,
             jitter,
         }),
-        Verb::OwnerLost => Event::OwnerLost(OwnerLost {
+        Verb::Reclaim => Event::Reclaim(Reclaim {
             token: shown,
             next,
             jitter,
@@ -170,6 +178,7 @@ fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
             reason: "gate".into(),
         },
         Verb::Redrive => Event::Redrive,
+        Verb::Settle => settle_event(task, None),
     }
 }
 
@@ -189,6 +198,14 @@ fn finish_event(token: Token, started_at: Option<Timestamp>, outcome: Outcome) -
         outcome,
         jitter: Jitter::default(),
     }
+}
+
+fn settle_event(task: &Task, failed: Option<&str>) -> Event {
+    Event::Settle(Settle {
+        seen: task.write,
+        effect: Effect::Deliver,
+        failed: failed.map(|error| (error.into(), Jitter::default())),
+    })
 }
 
 fn cancel_event(running: RunningCancel) -> Event {
@@ -224,13 +241,14 @@ fn fatal() -> Outcome {
     }
 }
 
-/// A trigger comes when its time has passed, everything else while leases hold.
+/// The time of the ordinary event: after the trigger time for a trigger, and before leases expire for all others.
 fn time_of(verb: Verb) -> Timestamp {
     at(TRIGGER - i64::from(verb != Verb::Trigger))
 }
 
-/// Applies, and checks what holds for every call: the same twice, and nothing moved by a refusal.
-fn step(task: &Task, event: &Event, now: Timestamp) -> Result<Task, Rejected> {
+/// Applies an event and checks what holds for every call: a second call has the same result, the arguments are
+/// unchanged, and the new task is valid.
+fn apply_checked(task: &Task, event: &Event, now: Timestamp) -> Result<Task, Rejected> {
     let before = task.clone();
     let decided = apply(task, &Policy::default(), event, write(2), now);
     let again = apply(task, &Policy::default(), event, write(2), now);
@@ -240,26 +258,31 @@ fn step(task: &Task, event: &Event, now: Timestamp) -> Result<Task, Rejected> {
     let mut after = task.clone();
     after.advance(transition);
     assert_eq!(after.write, write(2));
-    assert_eq!(check_step(task, &after), Ok(()), "{event:?}");
+    assert_eq!(check_transition(task, &after), Ok(()), "{event:?}");
     Ok(after)
 }
 
 fn check_cell(task: &Task, verb: Verb, event: &Event, expected: Cell) {
     assert_eq!(event.verb(), verb);
-    let seen = match step(task, event, time_of(verb)) {
+    let decided = match apply_checked(task, event, time_of(verb)) {
         Ok(after) => Cell::To(after.kind()),
         Err(rejected) => {
             assert_eq!((rejected.verb, rejected.state), (verb, task.kind()));
             Cell::No(rejected.reason)
         }
     };
-    assert_eq!(seen, expected, "{verb} of a task that is {}", task.kind());
+    assert_eq!(
+        decided,
+        expected,
+        "{verb} of a task that is {}",
+        task.kind()
+    );
 }
 
 #[test]
 fn f_069_each_verb_in_each_state_does_what_the_table_says() {
     let verbs: BTreeSet<_> = TABLE.iter().map(|(verb, _)| *verb).collect();
-    assert_eq!(verbs.len(), 15);
+    assert_eq!(verbs.len(), 16);
     for (verb, row) in TABLE {
         for (kind, expected) in StateKind::ALL.into_iter().zip(row) {
             let task = sample(kind);
@@ -279,18 +302,18 @@ fn f_069_a_stale_token_is_refused_in_every_state_by_every_verb_that_carries_one(
     }
 }
 
-/// Calls other than the ordinary one, for the moves that only they reach.
+/// Events other than the ordinary ones, for the moves that only these events reach.
 fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     let (right, now) = (token(RIGHT), at(TRIGGER - 1));
-    let begun = Some(at(CHANGED));
+    let started_at = Some(at(CHANGED));
     let mut later = sample(StateKind::Waiting);
     later.run_at = at(90_000);
     let release = Event::Release { token: token(NEXT) };
     let mut poison = sample(Claimed);
     poison.losses = Policy::default().losses_max;
-    let mut last = sample(Processing);
-    last.tries = 4;
-    let asked = |kind| Task {
+    let mut last_try = sample(Processing);
+    last_try.tries = 4;
+    let cancel_requested = |kind| Task {
         cancel_requested: true,
         ..sample(kind)
     };
@@ -298,7 +321,7 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     let soon = modify_event(Some(at(50_000)));
     let request = cancel_event(RunningCancel::Request);
     let (done, stopped) = (Outcome::Success { result: None }, Outcome::Cancelled);
-    let finish = |outcome| finish_event(right, begun, outcome);
+    let finish = |outcome| finish_event(right, started_at, outcome);
     let call = |kind, event, cell| (sample(kind), event, now, cell);
     vec![
         (later, release, now, to(New)),
@@ -314,18 +337,23 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
         call(Processing, finish(fatal()), to(Failed)),
         call(Processing, finish(retriable()), to(Retriable)),
         call(Processing, finish(stopped), no(CancelNotRequested)),
-        (last.clone(), finish(retriable()), now, to(Failed)),
-        (last.clone(), trigger(&last), at(TRIGGER), to(Failed)),
+        (last_try.clone(), finish(retriable()), now, to(Failed)),
+        (
+            last_try.clone(),
+            trigger(&last_try),
+            at(TRIGGER),
+            to(Failed),
+        ),
         (poison.clone(), trigger(&poison), at(TRIGGER), to(Trashed)),
     ]
     .into_iter()
     .chain([Claimed, Processing].into_iter().flat_map(|kind| {
-        let task = asked(kind);
-        let give_back = ordinary(Verb::Abandon, &task, right);
+        let task = cancel_requested(kind);
+        let abandon = ordinary(Verb::Abandon, &task, right);
         [
             (task.clone(), finish(Outcome::Cancelled), now, to(Cancelled)),
             (task.clone(), finish(retriable()), now, to(Cancelled)),
-            (task.clone(), give_back, now, to(Cancelled)),
+            (task.clone(), abandon, now, to(Cancelled)),
             (task.clone(), trigger(&task), at(TRIGGER), to(Cancelled)),
         ]
     }))
@@ -344,9 +372,10 @@ fn f_069_every_move_of_the_design_is_reached_and_no_other() {
         }
     }
     for (task, event, now, expected) in variants() {
-        let seen = step(&task, &event, now).map_or_else(|r| no(r.reason), |t| to(t.kind()));
-        assert_eq!(seen, expected, "{} of {}", event.verb(), task.kind());
-        if let Cell::To(next) = seen {
+        let decided = apply_checked(&task, &event, now);
+        let decided = decided.map_or_else(|r| no(r.reason), |t| to(t.kind()));
+        assert_eq!(decided, expected, "{} of {}", event.verb(), task.kind());
+        if let Cell::To(next) = decided {
             reached.insert((task.kind(), next));
         }
     }
@@ -368,7 +397,7 @@ fn f_069_a_trigger_of_a_task_that_moved_or_is_not_due_changes_nothing() {
                 jitter: Jitter::default(),
             })
         };
-        let reason = |event, now| step(&task, &event, at(now)).unwrap_err().reason;
+        let reason = |event, now| apply_checked(&task, &event, at(now)).unwrap_err().reason;
         assert_eq!(reason(seen(kind, TRIGGER), TRIGGER - 1), NotDue);
         assert_eq!(reason(seen(kind, TRIGGER - 1), TRIGGER), Moved);
         assert_eq!(reason(seen(StateKind::Waiting, TRIGGER), TRIGGER), Moved);
@@ -376,45 +405,174 @@ fn f_069_a_trigger_of_a_task_that_moved_or_is_not_due_changes_nothing() {
 }
 
 #[test]
-fn f_069_a_lapsed_lease_is_not_renewed_but_its_outcome_still_counts() {
+fn f_069_the_present_token_renews_a_lapsed_lease_until_the_task_is_reclaimed() {
     let task = sample(Processing);
+    let late = at(TRIGGER + 6_000);
     for verb in [Verb::Heartbeat, Verb::Extend, Verb::Checkpoint] {
         let event = ordinary(verb, &task, token(RIGHT));
-        let refused = step(&task, &event, at(TRIGGER)).unwrap_err();
-        assert_eq!(refused.reason, Expired);
+        let renewed = apply_checked(&task, &event, late).unwrap();
+        assert_eq!(renewed.kind(), Processing, "{verb}");
+        let ends_at = renewed.lease().unwrap().ends_at();
+        assert!(ends_at > late, "{verb}: {ends_at:?}");
+        let reclaim = ordinary(Verb::Trigger, &task, token(RIGHT));
+        let reclaimed = apply_checked(&task, &reclaim, late).unwrap();
+        let refused = apply_checked(&reclaimed, &event, late).unwrap_err();
+        assert_eq!(refused.reason, Lost, "{verb}");
     }
     let event = ordinary(Verb::Finish, &task, token(RIGHT));
-    assert_eq!(step(&task, &event, at(90_000)).unwrap().kind(), Succeeded);
+    let finished = apply_checked(&task, &event, at(90_000)).unwrap();
+    assert_eq!(finished.kind(), Succeeded);
 }
 
 #[test]
-fn a_run_given_back_returns_its_try_and_a_lost_one_does_not() {
+fn f_069_a_strict_limit_is_not_renewed_but_the_outcome_still_counts() {
+    let mut past_deadline = sample(Processing);
+    let State::Processing { lease, .. } = &mut past_deadline.state else {
+        unreachable!("the sample is processing");
+    };
+    (lease.deadline_at, lease.expires_at) = (Some(at(TRIGGER)), at(TRIGGER + 60_000));
+    let mut without_increment = sample(Processing);
+    let overrides = Overrides {
+        heartbeat_increment: Some(std::time::Duration::ZERO),
+        ..Overrides::default()
+    };
+    without_increment.options = Some(Box::new(crate::TaskOptions {
+        overrides: Some(overrides),
+        ..crate::TaskOptions::default()
+    }));
+    for task in [past_deadline, without_increment] {
+        for verb in [Verb::Heartbeat, Verb::Extend, Verb::Checkpoint] {
+            let event = ordinary(verb, &task, token(RIGHT));
+            let refused = apply_checked(&task, &event, at(TRIGGER)).unwrap_err();
+            assert_eq!(refused.reason, Expired, "{verb}");
+        }
+        let event = ordinary(Verb::Finish, &task, token(RIGHT));
+        let finished = apply_checked(&task, &event, at(90_000)).unwrap();
+        assert_eq!(finished.kind(), Succeeded);
+    }
+}
+
+#[test]
+fn an_abandoned_run_uses_no_try_and_a_lost_run_does() {
     let task = sample(Processing);
     let tries = |verb| {
         let event = ordinary(verb, &task, token(RIGHT));
-        step(&task, &event, time_of(verb)).unwrap().tries
+        apply_checked(&task, &event, time_of(verb)).unwrap().tries
     };
     assert_eq!(tries(Verb::Abandon), 0);
     assert_eq!(tries(Verb::Trigger), 1);
-    assert_eq!(tries(Verb::OwnerLost), 1);
+    assert_eq!(tries(Verb::Reclaim), 1);
 }
 
 #[test]
-fn the_only_try_of_a_task_does_not_begin_with_its_claim() {
-    let mut only = sample(Enqueued);
+fn a_claim_does_not_start_the_only_try_of_a_task() {
+    let mut single_try = sample(Enqueued);
     let overrides = Overrides {
         retries_max: Some(0),
         ..Overrides::default()
     };
-    only.extras = Some(Box::new(crate::Extras {
+    single_try.options = Some(Box::new(crate::TaskOptions {
         overrides: Some(overrides),
-        ..crate::Extras::default()
+        ..crate::TaskOptions::default()
     }));
     let claim = claim_event(token(RIGHT), true);
     let policy = Policy::default();
-    let claimed = apply(&only, &policy, &claim, write(9), at(CHANGED)).unwrap();
-    // The claim's answer may be lost, and the task has not run: no try may be used.
+    let claimed = apply(&single_try, &policy, &claim, write(9), at(CHANGED)).unwrap();
+    // The answer to the claim may be lost before the task has run, so the claim must not use the try.
     assert_eq!((claimed.state.kind(), claimed.tries), (Claimed, 0));
-    let usual = apply(&sample(Enqueued), &policy, &claim, write(9), at(CHANGED)).unwrap();
-    assert_eq!((usual.state.kind(), usual.tries), (Processing, 1));
+    let other = apply(&sample(Enqueued), &policy, &claim, write(9), at(CHANGED)).unwrap();
+    assert_eq!((other.state.kind(), other.tries), (Processing, 1));
+}
+
+/// The policy of a job with a sink.
+fn with_sink() -> Policy {
+    Policy {
+        sink: Some(crate::Sink::parse("file:done").unwrap()),
+        ..Policy::default()
+    }
+}
+
+/// Applies an event under the policy of a job with a sink.
+fn apply_with_sink(task: &Task, event: &Event, number: u64, now: i64) -> Result<Task, Rejected> {
+    let mut after = task.clone();
+    after.advance(apply(task, &with_sink(), event, write(number), at(now))?);
+    assert_eq!(check_transition(task, &after), Ok(()), "{event:?}");
+    Ok(after)
+}
+
+#[test]
+fn f_111_a_task_of_a_job_with_a_sink_owes_its_delivery_from_every_end_on() {
+    let mut ends = BTreeSet::new();
+    let ordinary_events = [Verb::Finish, Verb::Trash, Verb::Cancel, Verb::Drop];
+    let events = ordinary_events.into_iter().flat_map(|verb| {
+        let tasks = StateKind::ALL.map(sample).into_iter();
+        tasks.map(move |task| (ordinary(verb, &task, token(RIGHT)), task))
+    });
+    let variants = variants().into_iter();
+    for (event, task) in events.chain(variants.map(|(task, event, ..)| (event, task))) {
+        let Ok(after) = apply_with_sink(&task, &event, 2, TRIGGER) else {
+            continue;
+        };
+        let Some(finished_at) = after.finished_at else {
+            assert_eq!(after.owed, None, "{event:?}");
+            continue;
+        };
+        ends.insert(after.kind());
+        let owed = after.owed.clone().expect("an owed delivery");
+        assert_eq!(owed.effects, [Effect::Deliver]);
+        assert_eq!((owed.trigger_at, owed.failures), (finished_at, 0));
+        assert_eq!(after.trigger_at(), Some(finished_at));
+        assert_eq!(after.effects().wake_at, Some(finished_at));
+    }
+    let all_ends = [Succeeded, Failed, Cancelled, Trashed, Dropped];
+    assert_eq!(ends, BTreeSet::from(all_ends));
+    // Without a sink nothing is owed.
+    let event = ordinary(Verb::Finish, &sample(Processing), token(RIGHT));
+    let after = apply_checked(&sample(Processing), &event, at(TRIGGER)).unwrap();
+    assert_eq!((after.owed.clone(), after.trigger_at()), (None, None));
+}
+
+#[test]
+fn f_111_a_failed_delivery_is_owed_later_and_later_and_a_done_one_no_more() {
+    let event = finish_event(token(RIGHT), None, Outcome::Success { result: None });
+    let done = apply_with_sink(&sample(Processing), &event, 2, CHANGED).unwrap();
+    let (mut task, mut now) = (done.clone(), CHANGED);
+    for (number, wait_s) in [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+        .into_iter()
+        .enumerate()
+    {
+        let error = "é".repeat(1_000);
+        let event = settle_event(&task, Some(&error));
+        let failures = u32::try_from(number).unwrap() + 1;
+        task = apply_with_sink(&task, &event, 3 + number as u64, now).unwrap();
+        let owed = task.owed.as_ref().unwrap();
+        assert_eq!(owed.failures, failures);
+        assert_eq!(owed.trigger_at, at(now + wait_s * 1_000));
+        assert_eq!(owed.error.as_ref().unwrap().len(), Owed::ERROR_BYTES_MAX);
+        assert_eq!(task.finished_at, done.finished_at);
+        now = owed.trigger_at.millis();
+    }
+    let event = settle_event(&task, None);
+    let settled = apply_with_sink(&task, &event, 90, now).unwrap();
+    assert_eq!(settled.owed, None);
+    let again = apply_with_sink(&settled, &settle_event(&settled, None), 91, now);
+    assert_eq!(again.unwrap_err().reason, Moved);
+    // What was done for an earlier version of the task settles nothing.
+    let stale = apply_with_sink(&task, &settle_event(&done, None), 92, now);
+    assert_eq!(stale.unwrap_err().reason, Moved);
+}
+
+#[test]
+fn f_111_a_redrive_clears_what_is_owed_and_the_next_end_owes_again() {
+    let event = finish_event(token(RIGHT), None, fatal());
+    let failed = apply_with_sink(&sample(Processing), &event, 2, CHANGED).unwrap();
+    let redriven = apply_with_sink(&failed, &Event::Redrive, 3, CHANGED).unwrap();
+    assert_eq!(redriven.owed, None);
+    let late = apply_with_sink(&redriven, &settle_event(&failed, None), 4, CHANGED);
+    assert_eq!(late.unwrap_err().reason, NotFinished);
+    let cancel = cancel_event(RunningCancel::Refuse);
+    let cancelled = apply_with_sink(&redriven, &cancel, 5, CHANGED).unwrap();
+    let stale = apply_with_sink(&cancelled, &settle_event(&failed, None), 6, CHANGED);
+    assert_eq!(stale.unwrap_err().reason, Moved);
+    assert!(cancelled.owed.is_some());
 }

@@ -1,26 +1,26 @@
-//! The owner takes the task off for good; its fields stay for review.
+//! The owner ends the task for good without an outcome; its fields stay for review.
 
 use std::sync::Arc;
 
-use super::{Rejected, Step, Transition, cut};
+use super::{MoveContext, Rejected, Transition, error_text};
 use crate::{RunEnd, State, Token};
 
 pub(super) fn trash(
-    step: &Step<'_>,
+    context: &MoveContext<'_>,
     token: Token,
     reason: &Arc<str>,
 ) -> Result<Transition, Rejected> {
-    let task = step.task;
+    let task = context.task;
     let run = match &task.state {
-        State::Claimed { token: held, .. } if *held == token => None,
-        State::Processing { token: held, .. } if *held == token => {
+        State::Claimed { token: current, .. } if *current == token => None,
+        State::Processing { token: current, .. } if *current == token => {
             let started_at = task.started_at.unwrap_or(task.changed_at);
-            Some(step.run(started_at, task.tries, RunEnd::Trashed, reason))
+            Some(context.run_record(started_at, task.tries, RunEnd::Trashed, reason))
         }
-        _ => return Err(step.reject_worker(token)),
+        _ => return Err(context.reject_worker(token)),
     };
     Ok(Transition {
         run,
-        ..step.end(State::Trashed, Some(cut(reason)))
+        ..context.end(State::Trashed, Some(error_text(reason)))
     })
 }

@@ -1,46 +1,49 @@
-//! A passed trigger time brings every task back here, whatever state it is in.
+//! The trigger time of a task has passed, or the task need not wait any longer.
 
-use super::{Reason, Rejected, Step, Transition, Trigger, lost};
+use super::{MoveContext, Reason, Rejected, Transition, Trigger, reclaim};
 use crate::{State, Token};
 
-pub(super) fn trigger(step: &Step<'_>, trigger: &Trigger) -> Result<Transition, Rejected> {
-    let task = step.task;
+pub(super) fn trigger(
+    context: &MoveContext<'_>,
+    trigger: &Trigger,
+) -> Result<Transition, Rejected> {
+    let task = context.task;
     if task.kind().is_final() {
-        return Err(step.reject(Reason::Finished));
+        return Err(context.reject(Reason::Finished));
     }
     let Some(trigger_at) = task.state.trigger_at() else {
-        return Err(step.reject(Reason::Waiting));
+        return Err(context.reject(Reason::Waiting));
     };
-    // The compare of compare-and-set: what the consumer saw must still be so.
+    // The compare of compare-and-set: the task must still be as the consumer read it.
     if (trigger.seen, trigger.seen_at) != (task.kind(), trigger_at) {
-        return Err(step.reject(Reason::Moved));
+        return Err(context.reject(Reason::Moved));
     }
-    if step.now < trigger_at {
-        return Err(step.reject(Reason::NotDue));
+    if context.now < trigger_at {
+        return Err(context.reject(Reason::NotDue));
     }
     Ok(match &task.state {
         State::New { .. } | State::Enqueued { .. } | State::Retriable { .. } => {
-            step.hand_on(trigger.token)
+            context.enqueue(trigger.token)
         }
-        State::Claimed { .. } => lost::claim_lost(step, trigger.token),
+        State::Claimed { .. } => reclaim::claim_lost(context, trigger.token),
         State::Processing { lease, .. } => {
             let why = match lease.deadline_at {
-                Some(deadline) if deadline <= step.now => "ran past its run timeout",
-                _ => "nothing was heard of the worker within the heartbeat timeout",
+                Some(deadline) if deadline <= context.now => "ran past its run timeout",
+                _ => "no heartbeat arrived within the heartbeat timeout",
             };
-            lost::run_lost(step, trigger.token, trigger.jitter, why)
+            reclaim::run_lost(context, trigger.token, trigger.jitter, why)
         }
-        // The states without a trigger time were turned away above.
-        _ => return Err(step.reject(Reason::Finished)),
+        // States without a trigger time were refused above.
+        _ => return Err(context.reject(Reason::Finished)),
     })
 }
 
-pub(super) fn release(step: &Step<'_>, token: Token) -> Result<Transition, Rejected> {
-    match step.task.state {
-        State::Waiting if step.task.run_at > step.now => Ok(step.to(State::New {
-            due_at: step.task.run_at,
+pub(super) fn release(context: &MoveContext<'_>, token: Token) -> Result<Transition, Rejected> {
+    match context.task.state {
+        State::Waiting if context.task.run_at > context.now => Ok(context.to(State::New {
+            due_at: context.task.run_at,
         })),
-        State::Waiting => Ok(step.hand_on(token)),
-        _ => Err(step.reject(Reason::NotWaiting)),
+        State::Waiting => Ok(context.enqueue(token)),
+        _ => Err(context.reject(Reason::NotWaiting)),
     }
 }

@@ -1,47 +1,49 @@
-//! Whatever happens to a task, in whatever order and by whatever clock, the invariants hold.
+//! The invariants hold for any sequence of events, even when the clock jumps.
 
-mod tries;
+mod random;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use dueline_domain::{
     Backoff, Event, Jitter, JobName, NewTask, Outcome, Policy, Rejected, RetryClass, State,
-    StateKind, Task, TaskId, Timestamp, Token, Transition, Verb, WriteId, apply, check_step,
-    check_task, limits,
+    StateKind, Task, TaskId, Timestamp, Token, Transition, Verb, WriteId, apply, check_task,
+    check_transition, limits,
 };
 use proptest::prelude::*;
 
-use crate::tries::{START, Try, a_try, created, event, policy};
+use crate::random::{EventDraft, START, created, event, event_draft, policy};
 
-/// What must hold of one decision.
+/// Checks one decision of `apply`.
 fn check(
     before: &Task,
     job: &Policy,
-    attempt: &Try,
+    draft: &EventDraft,
     event: &Event,
     decided: &Result<Task, Rejected>,
 ) -> Result<(), TestCaseError> {
     let carries_token = !matches!(
-        attempt.verb,
+        draft.verb,
         Verb::Release | Verb::Cancel | Verb::Modify | Verb::Drop | Verb::Redrive
     );
     let after = match decided {
         Err(rejected) => {
-            prop_assert_eq!(rejected.verb, attempt.verb);
+            prop_assert_eq!(rejected.verb, draft.verb);
             prop_assert_eq!(rejected.state, before.kind());
             return Ok(());
         }
         Ok(after) => after,
     };
-    prop_assert!(!(attempt.stale && carries_token), "stale {event:?}");
-    prop_assert_eq!(check_step(before, after), Ok(()));
-    prop_assert!(!before.kind().is_final() || attempt.verb == Verb::Redrive);
+    prop_assert!(!(draft.stale && carries_token), "stale {event:?}");
+    prop_assert_eq!(check_transition(before, after), Ok(()));
+    prop_assert!(!before.kind().is_final() || matches!(draft.verb, Verb::Redrive | Verb::Settle));
+    let ends = after.kind().is_final() && !before.kind().is_final();
+    prop_assert!(!ends || after.owed.is_some() == job.sink.is_some());
     prop_assert!(after.changed_at >= before.changed_at);
     prop_assert!(
         after.kind().is_final()
             || after.kind() == StateKind::Waiting
-            || after.state.trigger_at().is_some()
+            || after.trigger_at().is_some()
     );
     let policy = before.policy(job);
     if let Some(retries_max) = policy.retry.retries_max {
@@ -49,16 +51,16 @@ fn check(
     }
     prop_assert!(after.losses <= policy.losses_max + 1);
     prop_assert!(!after.cancel_requested || after.kind().is_owned());
-    let handed_on = after.kind() == StateKind::Enqueued;
-    prop_assert!(!handed_on || before.state.token() != after.state.token());
+    let is_enqueued = after.kind() == StateKind::Enqueued;
+    prop_assert!(!is_enqueued || before.state.token() != after.state.token());
     let history = after.history.clone().unwrap_or_default();
     prop_assert!(history.runs.len() <= limits().history_len_max);
     for run in &history.runs {
         prop_assert!(run.info.len() <= limits().error_bytes_max);
         prop_assert!(run.started_at <= run.finished_at);
     }
-    if let (State::Retriable { retry_at }, Verb::Finish | Verb::Trigger | Verb::OwnerLost) =
-        (&after.state, attempt.verb)
+    if let (State::Retriable { retry_at }, Verb::Finish | Verb::Trigger | Verb::Reclaim) =
+        (&after.state, draft.verb)
     {
         let failures = after.tries - 1;
         let (class, delay) = match event {
@@ -75,61 +77,72 @@ fn check(
     Ok(())
 }
 
-/// What the transition tells is what the task then is, and nothing else changed.
-fn check_advance(task: &Task, next: &Task, told: &Transition) -> Result<(), TestCaseError> {
-    prop_assert_eq!(&next.state, &told.state);
-    prop_assert_eq!((next.tries, next.losses), (told.tries, told.losses));
-    prop_assert_eq!(next.cancel_requested, told.cancel_requested);
-    prop_assert_eq!(next.changed_at, told.changed_at);
-    prop_assert_eq!(next.started_at, told.started_at);
-    prop_assert_eq!(next.finished_at, told.finished_at);
-    prop_assert_eq!(next.write, told.write);
-    let change = told.modified.clone().unwrap_or_default();
+/// Checks that the task has exactly the changes of the transition.
+fn check_advance(task: &Task, next: &Task, transition: &Transition) -> Result<(), TestCaseError> {
+    prop_assert_eq!(&next.state, &transition.state);
+    prop_assert_eq!(
+        (next.tries, next.losses),
+        (transition.tries, transition.losses)
+    );
+    prop_assert_eq!(next.cancel_requested, transition.cancel_requested);
+    prop_assert_eq!(next.changed_at, transition.changed_at);
+    prop_assert_eq!(next.started_at, transition.started_at);
+    prop_assert_eq!(next.finished_at, transition.finished_at);
+    prop_assert_eq!(next.write, transition.write);
+    prop_assert_eq!(&next.owed, &transition.owed);
+    let change = transition.modified.clone().unwrap_or_default();
     prop_assert_eq!(next.run_at, change.run_at.unwrap_or(task.run_at));
     prop_assert_eq!(next.priority, change.priority.unwrap_or(task.priority));
     prop_assert_eq!(next.weight, task.weight);
     prop_assert_eq!(&next.payload, &task.payload);
-    prop_assert_eq!(&next.extras, &task.extras);
-    let checkpoint = told.checkpoint.clone().or(task.checkpoint.clone());
+    prop_assert_eq!(&next.options, &task.options);
+    let checkpoint = transition.checkpoint.clone().or(task.checkpoint.clone());
     prop_assert_eq!(&next.checkpoint, &checkpoint);
     let runs = |task: &Task| {
         let history = task.history.clone().unwrap_or_default();
         history.runs.len() + history.dropped as usize
     };
-    prop_assert_eq!(runs(next), runs(task) + usize::from(told.run.is_some()));
-    let error = told.error.clone().or(task.error.clone());
-    let is_good = told.fresh || next.kind() == StateKind::Succeeded;
+    prop_assert_eq!(
+        runs(next),
+        runs(task) + usize::from(transition.run.is_some())
+    );
+    let error = transition.error.clone().or(task.error.clone());
+    let is_good = transition.fresh || next.kind() == StateKind::Succeeded;
     prop_assert_eq!(&next.error, &error.filter(|_| !is_good));
     Ok(())
 }
 
-fn check_sequence(mut task: Task, job: &Policy, tries: &[Try]) -> Result<(), TestCaseError> {
+fn check_sequence(
+    mut task: Task,
+    job: &Policy,
+    drafts: &[EventDraft],
+) -> Result<(), TestCaseError> {
     prop_assert_eq!(check_task(&task), Ok(()));
     let mut clock = START;
-    for (attempt, fresh) in tries.iter().zip(100..) {
-        clock += attempt.jump_ms;
+    for (draft, fresh) in drafts.iter().zip(100..) {
+        clock += draft.jump_ms;
         let now = Timestamp::clamped(clock);
-        let event = event(&task, attempt, now, fresh);
+        let event = event(&task, draft, now, fresh);
         let write = WriteId::from_random(fresh);
         let decided = apply(&task, job, &event, write, now);
         prop_assert_eq!(&decided, &apply(&task, job, &event, write, now));
         let next = match decided {
             Err(rejected) => Err(rejected),
-            Ok(told) => {
+            Ok(transition) => {
                 let mut next = task.clone();
-                next.advance(told.clone());
-                prop_assert_eq!(told.write, write);
-                check_advance(&task, &next, &told)?;
+                next.advance(transition.clone());
+                prop_assert_eq!(transition.write, write);
+                check_advance(&task, &next, &transition)?;
                 Ok(next)
             }
         };
-        check(&task, job, attempt, &event, &next)?;
+        check(&task, job, draft, &event, &next)?;
         task = next.unwrap_or(task);
     }
     Ok(())
 }
 
-/// A task whose every run fails or is lost, by the bits of `lost`.
+/// A task whose every run fails or is lost, as the bits of `lost` say.
 fn run_badly(job: &Policy, lost: u64) -> Task {
     let name = JobName::parse("mail").unwrap();
     let new = NewTask::now(TaskId::from_bytes([3; 16]), name, Bytes::new());
@@ -147,7 +160,7 @@ fn run_badly(job: &Policy, lost: u64) -> Task {
         if verb == Verb::Trigger {
             now = now.max(task.state.trigger_at().unwrap());
         }
-        let attempt = Try {
+        let draft = EventDraft {
             verb,
             stale: false,
             jump_ms: 0,
@@ -157,7 +170,7 @@ fn run_badly(job: &Policy, lost: u64) -> Task {
             flag: round % 3 != 0,
             random: round,
         };
-        let event = event(&task, &attempt, now, 100 + round);
+        let event = event(&task, &draft, now, 100 + round);
         let transition = apply(&task, job, &event, WriteId::from_random(100 + round), now);
         task.advance(transition.unwrap());
     }
@@ -169,13 +182,13 @@ proptest! {
 
     #[test]
     fn any_sequence_of_events_keeps_every_invariant(
-        task in created(), job in policy(), tries in proptest::collection::vec(a_try(), 1..60)
+        task in created(), job in policy(), drafts in proptest::collection::vec(event_draft(), 1..60)
     ) {
-        check_sequence(task, &job, &tries)?;
+        check_sequence(task, &job, &drafts)?;
     }
 
     #[test]
-    fn a_task_that_is_always_failed_or_lost_ends_after_its_tries(
+    fn a_task_whose_runs_all_fail_or_get_lost_ends_after_its_tries(
         mut job in policy(), lost in any::<u64>()
     ) {
         job.retry.retries_max = job.retry.retries_max.or(Some(5));
@@ -184,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn waits_stay_finite_whatever_the_numbers(
+    fn waits_are_finite_for_all_numbers(
         initial in any::<u64>(), more in any::<u64>(), multiplier in 1.0_f64..=100.0,
         failures in any::<u32>(), bits in any::<u64>()
     ) {
@@ -197,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn no_initial_wait_means_no_wait_ever() {
+fn an_initial_wait_of_zero_means_that_no_retry_waits() {
     let backoff = Backoff::new(Duration::ZERO, 2.0, 0.5, Duration::from_secs(1)).unwrap();
     for failures in [0, 1, 1_000, 2_000, u32::MAX] {
         let wait = backoff.wait(failures, Jitter::from_random(u64::MAX));

@@ -1,4 +1,4 @@
-//! What every task queue must do. [`crate::queue_conformance`] makes one test of each case.
+//! The conformance suite of the queue seam. [`crate::queue_conformance`] makes one test of each case.
 
 mod cases;
 
@@ -10,38 +10,49 @@ use crate::{Delivery, Receipt, TaskQueue};
 
 pub use cases::*;
 
-/// A queue to put through the suite, and what to expect of it.
+/// A queue that the suite tests, and what the suite may expect of it.
 #[derive(Clone)]
 pub struct QueueUnderTest {
     /// The queue.
     pub queue: Arc<dyn TaskQueue>,
-    /// What it can do.
-    pub settings: Settings,
+    /// Capabilities and tolerances of the queue.
+    pub settings: QueueTestSettings,
 }
 
-/// What a queue can do, and how patient to be with it.
+/// The capabilities of a queue, and the tolerances of its tests.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Begins the name of every job, so that tests can share a queue service.
+pub struct QueueTestSettings {
+    /// Prefix of every job name, so that tests can share a queue service.
     pub job_prefix: String,
-    /// Time that a real service may take beyond what was asked for; a test waits that much longer at most.
+    /// How much later than requested a real service may answer.
     pub slack: Duration,
-    /// Time by which it may be early, because clocks differ.
+    /// How much earlier than requested a real service may answer, because clocks differ.
     pub early: Duration,
-    /// Whether messages come in order of priority, due time and arrival.
-    pub ordered: bool,
-    /// Whether a message that is there already is not taken twice, and each is delivered once.
+    /// The order in which messages are received.
+    pub order: QueueOrder,
+    /// Whether a message that is already in the queue is not stored twice, and each message is delivered once.
     pub dedups: bool,
 }
 
-impl Settings {
-    /// Of a queue inside this process: exact.
+/// The order in which a queue's messages are received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// By priority, due time and arrival.
+    Full,
+    /// By the level of the priority: no message is received together with a more urgent one that comes after it.
+    Levels,
+    /// None. The receiver orders what it has received.
+    None,
+}
+
+impl QueueTestSettings {
+    /// The settings of a queue inside this process, whose timing is exact.
     pub fn exact() -> Self {
         Self {
             job_prefix: String::new(),
             slack: Duration::from_millis(2),
             early: Duration::ZERO,
-            ordered: true,
+            order: QueueOrder::Full,
             dedups: true,
         }
     }
@@ -51,7 +62,7 @@ impl QueueUnderTest {
     async fn job(&self, name: &str) -> JobName {
         let job = JobName::parse(&format!("{}{name}", self.settings.job_prefix));
         let job = job.expect("a legal job name");
-        self.queue.ensure(&job).await.expect("the queue is made");
+        self.queue.ensure(&job).await.expect("the queue is created");
         job
     }
 
@@ -61,7 +72,7 @@ impl QueueUnderTest {
         }
     }
 
-    /// Receives up to `max` messages, waiting for the first no longer than the slack.
+    /// Receives up to `max` messages. Waits no longer than the slack for the first one.
     async fn receive(&self, job: &JobName, max: usize) -> Vec<Delivery> {
         self.receive_within(job, max, self.settings.slack).await
     }
@@ -71,7 +82,7 @@ impl QueueUnderTest {
         received.expect("receiving works")
     }
 
-    /// Receives until `count` messages have come, or nothing comes any more.
+    /// Receives until there are `count` messages or the queue is empty.
     async fn receive_all(&self, job: &JobName, count: usize) -> Vec<Delivery> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -103,13 +114,13 @@ impl QueueUnderTest {
         self.queue.visibility_timeout()
     }
 
-    /// How long a returned message may take to come back.
+    /// How long a message may take to become visible again after it was received.
     fn visibility_and_slack(&self) -> Duration {
         self.visibility() + self.settings.slack
     }
 }
 
-/// The message number `n` of a job: its own task and token, normal priority, due at once.
+/// Message number `n` of a job. Each number has a task and token of its own; priority is normal, the due time past.
 pub fn message(job: &JobName, n: u64) -> TaskRef {
     let mut id = [0; 16];
     id[8..].copy_from_slice(&n.to_be_bytes());
@@ -136,9 +147,9 @@ fn ids(deliveries: &[Delivery]) -> BTreeSet<TaskId> {
     deliveries.iter().map(|d| d.task.id).collect()
 }
 
-/// One test per case of the queue suite. `factory` is an async function that answers a
-/// [`QueueUnderTest`](crate::conformance::queue::QueueUnderTest); with `paused` the tests run on paused time, which
-/// only a queue inside the process can.
+/// Makes one test per case of the queue suite. `factory` is an async function that returns a
+/// [`QueueUnderTest`](crate::conformance::queue::QueueUnderTest). With `paused` the tests run on paused time, which
+/// only works for a queue inside the process.
 #[macro_export]
 macro_rules! queue_conformance {
     (paused $factory:expr) => {
@@ -149,22 +160,22 @@ macro_rules! queue_conformance {
             a_message_is_sent_received_and_acknowledged
             jobs_do_not_see_each_others_messages
             batches_of_any_size_go_through
-            no_more_is_received_than_asked_for
+            no_more_messages_are_received_than_requested
             f_028_a_waiting_receiver_gets_a_message_when_it_arrives
-            an_empty_queue_answers_nothing_after_the_wait
-            an_unacknowledged_message_comes_back
+            an_empty_queue_returns_nothing_after_the_wait
+            an_unacknowledged_message_becomes_visible_again
             an_extended_message_stays_invisible
             a_returned_message_is_visible_after_its_delay
             a_waiting_receiver_gets_a_message_returned_with_a_delay
             an_old_receipt_does_nothing
             ensuring_an_existing_queue_keeps_its_messages
             a_missing_queue_is_not_found
-            one_missing_queue_does_not_spoil_a_batch
-            f_022_f_024_messages_come_by_priority_due_time_and_arrival
+            a_missing_queue_fails_only_its_own_messages_of_a_batch
+            f_022_f_024_messages_are_received_by_priority_due_time_and_arrival
             a_repeated_message_counts_as_sent
             f_030_one_of_twenty_waiting_receivers_gets_a_message
             f_030_twenty_receivers_share_a_thousand_messages
-            f_029_a_receiver_that_goes_away_loses_nothing
+            f_029_a_receiver_that_is_dropped_loses_no_message
             the_depth_counts_visible_and_in_flight
         );
     };

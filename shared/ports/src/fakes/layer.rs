@@ -1,4 +1,4 @@
-//! Stores around stores, for tests: whatever a layer does not say goes to the one below.
+//! Layers around stores, for tests. A call that a layer does not implement goes to the store below.
 
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use crate::{
     Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
-/// A store that changes some calls of another one. Implement this instead of the seam, and only what is different.
+/// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
+/// calls that differ.
 #[async_trait]
-#[expect(missing_docs, reason = "each method is that of the seam")]
+#[expect(missing_docs, reason = "each method is documented in the seam")]
 pub trait StoreLayer: Send + Sync + 'static {
     /// The store below.
     fn below(&self) -> &dyn Store;

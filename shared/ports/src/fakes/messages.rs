@@ -1,4 +1,4 @@
-//! A queue for tests of those who send to it.
+//! A queue for tests of components that send messages.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,9 @@ use dueline_domain::{JobName, TaskRef};
 
 use crate::{Delivery, Depth, QueueError, Receipt, TaskQueue};
 
-/// A queue that keeps what was sent to it, in that order. Each message is received once; receipts mean nothing.
+/// A queue that records its messages in the order of their sends. Each message is received once; receipts are ignored.
 ///
-/// A queue has to be made before anything can be sent to it, as everywhere.
+/// As with any [`TaskQueue`], `ensure` must create a queue before a message can be sent to it.
 #[derive(Debug, Default)]
 pub struct MessageLog {
     queues: Mutex<BTreeMap<JobName, Vec<TaskRef>>>,
@@ -21,7 +21,7 @@ pub struct MessageLog {
 }
 
 impl MessageLog {
-    /// Makes every queue but that of `job`.
+    /// A queue whose `ensure` fails for `job`.
     pub fn refusing(job: JobName) -> Self {
         Self {
             refused: Some(job),
@@ -29,17 +29,17 @@ impl MessageLog {
         }
     }
 
-    /// Whether the queue of `job` was made.
+    /// Whether the queue of `job` exists.
     pub fn exists(&self, job: &str) -> bool {
         self.lock().contains_key(job)
     }
 
-    /// Messages of `job` that nobody took, oldest first.
+    /// Messages of `job` that were not received, oldest first.
     pub fn of(&self, job: &str) -> Vec<TaskRef> {
         self.lock().get(job).cloned().unwrap_or_default()
     }
 
-    /// Takes up to `max` messages of `job`, oldest first.
+    /// Removes and returns up to `max` messages of `job`, oldest first.
     pub fn take(&self, job: &str, max: usize) -> Vec<TaskRef> {
         let mut queues = self.lock();
         let Some(messages) = queues.get_mut(job) else {
@@ -69,7 +69,7 @@ impl TaskQueue for MessageLog {
     }
 
     async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
-        // Between a write and its message there is a moment in which a caller can give up.
+        // Yields, so that a test can drop the caller between its write and its message.
         tokio::task::yield_now().await;
         let mut queues = self.lock();
         let send = |message: TaskRef| {

@@ -1,23 +1,25 @@
-//! Randomness from a seed.
+//! Random numbers from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dueline_domain::hash::mix64;
+
 use crate::Rng;
 
-/// The same numbers for the same seed. Predictable on purpose: for tests only.
+/// SplitMix64: the same numbers for the same seed. Predictable on purpose, so for tests only.
 #[derive(Debug)]
 pub struct SeededRng(AtomicU64);
 
 impl SeededRng {
-    /// Distance between two inner states: odd, so that every state comes up once before any repeats.
+    /// Distance between two states. It is odd, so that all states occur before the first one repeats.
     const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// Starts at `seed`.
+    /// A source that starts at `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed))
     }
 
-    /// A number below `bound`, which must not be zero. Slightly uneven, as tests may be.
+    /// A number below `bound`, which must not be zero. The distribution is slightly uneven, which tests tolerate.
     pub fn below(&self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
@@ -26,10 +28,7 @@ impl SeededRng {
 impl Rng for SeededRng {
     fn next_u64(&self) -> u64 {
         let state = self.0.fetch_add(Self::STRIDE, Ordering::Relaxed);
-        let mut z = state.wrapping_add(Self::STRIDE);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix64(state.wrapping_add(Self::STRIDE))
     }
 }
 

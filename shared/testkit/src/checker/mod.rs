@@ -1,7 +1,7 @@
-//! Reads a history and says which promise was broken.
+//! Reads a history and reports each violated property.
 
-mod life;
-mod sometimes;
+mod events;
+mod timeline;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,113 +11,131 @@ use std::{
 
 use dueline_domain::{JobName, Policy, Task, TaskId, check_task};
 
-use self::life::Life;
-use crate::{Entry, What};
+use self::timeline::TaskTimeline;
+use crate::{HistoryEntry, HistoryEvent};
 
-pub use self::sometimes::sometimes;
+pub use self::events::count_events;
 
-/// A broken promise.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
-    /// The promise.
-    pub rule: &'static str,
-    /// What was seen instead.
+pub struct PropertyViolation {
+    /// The property, as a sentence.
+    pub property: &'static str,
+    /// What the history shows.
     pub detail: String,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for PropertyViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.rule, self.detail)
+        write!(f, "{}: {}", self.property, self.detail)
     }
 }
 
-/// What a test expects of a run beyond what must always hold.
+/// What a test expects of a run besides the properties that hold for every run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Expected {
-    /// Whether every task must have ended.
-    pub quiet: bool,
-    /// Fewest submits that were acknowledged.
+pub struct RunExpectations {
+    /// Whether all tasks must have ended, except those of [`Checker::jobs_that_may_not_end`].
+    pub all_tasks_end: bool,
+    /// Fewest acknowledged submits.
     pub acked_min: usize,
-    /// Fewest tasks that succeeded after the last entry `What::Note("healed")`.
+    /// Fewest tasks that succeed after the last `HistoryEvent::Note("healed")`.
     pub successes_after_heal_min: usize,
 }
 
-/// Checks histories of tasks against the promises, task by task.
+/// Checks the history of each task against the properties.
 #[derive(Clone, Debug)]
 pub struct Checker {
     /// The policy of each job.
     pub policies: BTreeMap<JobName, Policy>,
-    /// How far any clock may be from the true time.
+    /// The greatest difference of any clock from the true time.
     pub skew_max: Duration,
-    /// Jobs whose tasks need not end, because the test took away what they need.
-    pub given_up: BTreeSet<JobName>,
+    /// Jobs whose tasks need not end, because the test disabled something that they need.
+    pub jobs_that_may_not_end: BTreeSet<JobName>,
 }
 
 impl Checker {
-    /// Every broken promise in `entries`, given the tasks that the store holds in the end.
-    pub fn check(&self, entries: &[Entry], tasks: &[Task], expected: Expected) -> Vec<Broken> {
-        let mut found = Found::default();
-        let mut lives: BTreeMap<TaskId, Life> = BTreeMap::new();
+    /// All violations in `entries`. `tasks` are the tasks in the store at the end.
+    pub fn check(
+        &self,
+        entries: &[HistoryEntry],
+        tasks: &[Task],
+        expected: RunExpectations,
+    ) -> Vec<PropertyViolation> {
+        let mut violations = Violations::default();
+        let mut timelines: BTreeMap<TaskId, TaskTimeline> = BTreeMap::new();
         let (mut sent, mut acked) = (BTreeSet::new(), BTreeSet::new());
         let mut successes = 0;
         for entry in entries {
-            match &entry.what {
-                What::SubmitSent { id } => {
+            match &entry.event {
+                HistoryEvent::SubmitSent { id } => {
                     sent.insert(*id);
                 }
-                What::SubmitAcked { id } => {
+                HistoryEvent::SubmitAcked { id } => {
                     acked.insert(*id);
                 }
-                What::Note("healed") => successes = 0,
-                What::Note(_) | What::Refused { .. } | What::Repeated { .. } => {}
-                What::RunStarted { id, .. }
-                | What::RunEnded { id, .. }
-                | What::RunStopped { id, .. }
-                | What::MessageSent { id, .. }
-                | What::MessageDeleted { id, .. } => {
-                    found.unless(sent.contains(id), "no ghosts", || {
-                        format!("{:?}", entry.what)
+                HistoryEvent::Note("healed") => successes = 0,
+                HistoryEvent::Note(_)
+                | HistoryEvent::Refused { .. }
+                | HistoryEvent::Repeated { .. } => {}
+                HistoryEvent::RunStarted { id, .. }
+                | HistoryEvent::RunEnded { id, .. }
+                | HistoryEvent::RunStopped { id, .. }
+                | HistoryEvent::Delivered { id, .. }
+                | HistoryEvent::MessageSent { id, .. }
+                | HistoryEvent::MessageDeleted { id, .. } => {
+                    violations.require(sent.contains(id), "no unknown task or token", || {
+                        format!("{:?}", entry.event)
                     });
-                    let life = lives.entry(*id).or_default();
-                    life.event(entry, &mut found);
+                    let timeline = timelines.entry(*id).or_default();
+                    timeline.add_event(entry, &mut violations);
                 }
-                What::Stored { task, .. } => {
-                    found.unless(sent.contains(&task.id), "no ghosts", || task.id.to_string());
-                    let life = lives.entry(task.id).or_default();
-                    life.stored(entry, self, &mut found);
-                    successes += usize::from(life.has_just_succeeded());
+                HistoryEvent::Stored { task, .. } => {
+                    violations.require(sent.contains(&task.id), "no unknown task or token", || {
+                        task.id.to_string()
+                    });
+                    let timeline = timelines.entry(task.id).or_default();
+                    timeline.add_write(entry, self, &mut violations);
+                    successes += usize::from(timeline.has_just_succeeded());
                 }
             }
         }
         let in_store: BTreeMap<TaskId, &Task> = tasks.iter().map(|task| (task.id, task)).collect();
         for id in &acked {
-            found.unless(in_store.contains_key(id), "durable", || {
-                format!("task {id} was acknowledged and is gone")
+            violations.require(in_store.contains_key(id), "durable", || {
+                format!("task {id} was acknowledged but is not in the store")
             });
         }
         for (id, task) in &in_store {
-            let last = lives.get(id).and_then(Life::last);
-            found.unless(last == Some(*task), "every write is in the history", || {
+            let last = timelines.get(id).and_then(TaskTimeline::last);
+            violations.require(last == Some(*task), "every write is in the history", || {
                 format!("task {id} is {:?}", task.state)
             });
-            found.unless(check_task(task).is_ok(), "no orphan", || id.to_string());
-            let must_end = expected.quiet && !self.given_up.contains(&task.job);
+            violations.require(check_task(task).is_ok(), "every task is valid", || {
+                id.to_string()
+            });
+            let must_end =
+                expected.all_tasks_end && !self.jobs_that_may_not_end.contains(&task.job);
             let ended = task.kind().is_final() || !must_end;
-            found.unless(ended, "every task ends", || {
+            violations.require(ended, "every task ends", || {
                 format!("task {id} is {:?}", task.state)
             });
+            let is_settled = task.owed.is_none() || !must_end;
+            violations.require(is_settled, "every record is delivered", || {
+                format!("task {id} owes {:?}", task.owed)
+            });
         }
-        for (id, life) in &lives {
-            life.end(id, self, &mut found);
+        for (id, timeline) in &timelines {
+            timeline.check_end(id, self, &mut violations);
         }
-        found.unless(acked.len() >= expected.acked_min, "not vacuous", || {
+        let enough = acked.len() >= expected.acked_min;
+        violations.require(enough, "enough work was done", || {
             format!("{} submits were acknowledged", acked.len())
         });
         let enough = successes >= expected.successes_after_heal_min;
-        found.unless(enough, "not vacuous", || {
+        violations.require(enough, "enough work was done", || {
             format!("{successes} tasks succeeded after the last heal")
         });
-        found.0
+        violations.0
     }
 
     fn policy(&self, task: &Task) -> Policy {
@@ -126,15 +144,16 @@ impl Checker {
     }
 }
 
-/// Collects broken promises.
+/// Collects violated properties.
 #[derive(Default)]
-struct Found(Vec<Broken>);
+struct Violations(Vec<PropertyViolation>);
 
-impl Found {
-    fn unless(&mut self, holds: bool, rule: &'static str, detail: impl FnOnce() -> String) {
+impl Violations {
+    /// Adds a violation unless the property holds.
+    fn require(&mut self, holds: bool, property: &'static str, detail: impl FnOnce() -> String) {
         if !holds {
             let detail = detail();
-            self.0.push(Broken { rule, detail });
+            self.0.push(PropertyViolation { property, detail });
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What happened, in its true order.
+//! The events of a test in their true order.
 
 mod queue;
 mod store;
@@ -14,22 +14,22 @@ use tokio::time::Instant;
 
 pub use self::{queue::RecordingQueue, store::RecordingStore};
 
-/// Something that happened.
+/// An event of a test.
 #[derive(Clone, Debug)]
-pub enum What {
-    /// A client is about to submit.
+pub enum HistoryEvent {
+    /// A client is about to send a submit.
     SubmitSent {
-        /// The task it names.
+        /// The id of the task.
         id: TaskId,
     },
-    /// A client was told that its task is stored.
+    /// The submit of a client was acknowledged.
     SubmitAcked {
         /// The task.
         id: TaskId,
     },
     /// User code began.
     RunStarted {
-        /// The host it runs on.
+        /// The host of the executor.
         host: usize,
         /// The task.
         id: TaskId,
@@ -40,16 +40,16 @@ pub enum What {
     },
     /// User code returned.
     RunEnded {
-        /// The host it ran on.
+        /// The host of the executor.
         host: usize,
         /// The task.
         id: TaskId,
         /// The token of the assignment.
         token: Token,
-        /// Whether it succeeded.
+        /// Whether the run succeeded.
         success: bool,
     },
-    /// A run was stopped on its way to the first line of user code; the one who stopped it cannot know that.
+    /// A run was stopped before its user code began. The executor cannot tell that and may report an outcome.
     RunStopped {
         /// The task.
         id: TaskId,
@@ -58,16 +58,16 @@ pub enum What {
     },
     /// The store accepted a write; entries of this kind are in store order.
     Stored {
-        /// What the write did; `None` for a create.
+        /// The verb of the event; `None` for a create.
         verb: Option<Verb>,
-        /// The time that the writer told.
+        /// The time by the writer's clock.
         now: Timestamp,
-        /// The task after it, write id included.
+        /// The task after the write.
         task: Box<Task>,
     },
-    /// The store turned a move down.
+    /// The store refused an event.
     Refused {
-        /// The move.
+        /// The verb of the event.
         verb: Verb,
         /// The task.
         id: TaskId,
@@ -76,50 +76,57 @@ pub enum What {
         /// Why.
         reason: Reason,
     },
-    /// The store recognised a write that it had carried out before.
+    /// The store recognised a repeated write.
     Repeated {
-        /// What the write did; `None` for a create.
+        /// The verb of the event; `None` for a create.
         verb: Option<Verb>,
         /// The task.
         id: TaskId,
     },
+    /// The record of a finished task arrived at its sink.
+    Delivered {
+        /// The task.
+        id: TaskId,
+        /// The end of the task that the record shows.
+        finished_at: Timestamp,
+    },
     /// A message was sent.
     MessageSent {
-        /// The task it refers to.
+        /// The task of the message.
         id: TaskId,
-        /// Its token.
+        /// The token of the message.
         token: Token,
     },
     /// A message was acknowledged.
     MessageDeleted {
-        /// The task it refers to.
+        /// The task of the message.
         id: TaskId,
-        /// Its token.
+        /// The token of the message.
         token: Token,
     },
-    /// What the test did to the world.
+    /// A disruption by the test.
     Note(&'static str),
 }
 
-/// What happened, and when by the true clock.
+/// An event and its true time.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct HistoryEntry {
     /// The true time.
     pub at: Timestamp,
-    /// What happened.
-    pub what: What,
+    /// The event.
+    pub event: HistoryEvent,
 }
 
-/// Collects entries in their order. Clones write into the same history.
+/// Collects events in their order. Clones write into the same history.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct EventHistory {
     base: Timestamp,
     started: Instant,
-    entries: Arc<Mutex<Vec<Entry>>>,
+    entries: Arc<Mutex<Vec<HistoryEntry>>>,
 }
 
-impl History {
-    /// An empty history; the true time is `base` now and follows tokio's clock.
+impl EventHistory {
+    /// An empty history. The true time starts at `base` and follows tokio's clock.
     pub fn new(base: Timestamp) -> Self {
         let (started, entries) = (Instant::now(), Arc::default());
         Self {
@@ -134,20 +141,20 @@ impl History {
         self.base.after(self.started.elapsed())
     }
 
-    /// Adds an entry.
-    pub fn record(&self, what: What) {
+    /// Adds an event.
+    pub fn record(&self, event: HistoryEvent) {
         let at = self.now();
-        self.lock().push(Entry { at, what });
+        self.lock().push(HistoryEntry { at, event });
     }
 
-    /// Everything so far.
-    pub fn entries(&self) -> Vec<Entry> {
+    /// All entries so far.
+    pub fn entries(&self) -> Vec<HistoryEntry> {
         self.lock().clone()
     }
 
-    /// A number that two histories share only if they are equal.
+    /// A hash of all entries; equal histories have equal fingerprints.
     pub fn fingerprint(&self) -> u64 {
-        let mut hash = Hash(DefaultHasher::new());
+        let mut hash = HashWriter(DefaultHasher::new());
         for entry in self.lock().iter() {
             // Writing into a hash cannot fail.
             let _ = writeln!(hash, "{entry:?}");
@@ -155,14 +162,15 @@ impl History {
         hash.0.finish()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<HistoryEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Hash(DefaultHasher);
+/// Hashes the text that is written to it.
+struct HashWriter(DefaultHasher);
 
-impl fmt::Write for Hash {
+impl fmt::Write for HashWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write(text.as_bytes());
         Ok(())

@@ -1,4 +1,4 @@
-//! Sits directly on a queue and records what was sent and deleted.
+//! Records the messages that are sent to a queue and deleted from it.
 
 use std::{
     collections::HashMap,
@@ -8,20 +8,20 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, TaskId, TaskRef, Token};
-use dueline_ports::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
+use dueline_ports::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 
-use super::{History, What};
+use super::{EventHistory, HistoryEvent};
 
-/// A queue whose messages are recorded as they come and go.
+/// A queue whose sent and deleted messages are recorded.
 pub struct RecordingQueue {
     inner: Arc<dyn TaskQueue>,
-    history: History,
+    history: EventHistory,
     received: Mutex<HashMap<Receipt, (TaskId, Token)>>,
 }
 
 impl RecordingQueue {
-    /// Records into `history` what happens to `inner`.
-    pub fn new(inner: Arc<dyn TaskQueue>, history: History) -> Self {
+    /// Records the messages of `inner` in `history`.
+    pub fn new(inner: Arc<dyn TaskQueue>, history: EventHistory) -> Self {
         let received = Mutex::default();
         Self {
             inner,
@@ -44,7 +44,7 @@ impl TaskQueue for RecordingQueue {
     async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
         for message in &messages {
             let (id, token) = (message.id, message.token);
-            self.history.record(What::MessageSent { id, token });
+            self.history.record(HistoryEvent::MessageSent { id, token });
         }
         self.inner.send(messages).await
     }
@@ -58,8 +58,8 @@ impl TaskQueue for RecordingQueue {
         let got = self.inner.receive(job, max, wait).await?;
         let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         for delivery in &got {
-            let of = (delivery.task.id, delivery.task.token);
-            received.insert(delivery.receipt.clone(), of);
+            let message = (delivery.task.id, delivery.task.token);
+            received.insert(delivery.receipt.clone(), message);
         }
         drop(received);
         Ok(got)
@@ -70,7 +70,8 @@ impl TaskQueue for RecordingQueue {
             let mut received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
             for receipt in &receipts {
                 if let Some((id, token)) = received.remove(receipt) {
-                    self.history.record(What::MessageDeleted { id, token });
+                    self.history
+                        .record(HistoryEvent::MessageDeleted { id, token });
                 }
             }
         }
@@ -93,11 +94,11 @@ impl TaskQueue for RecordingQueue {
         self.inner.visibility_timeout()
     }
 
-    async fn starving(&self) -> Vec<Starving> {
-        self.inner.starving().await
+    async fn refill_demand(&self) -> Vec<RefillDemand> {
+        self.inner.refill_demand().await
     }
 
-    fn refilled(&self, starving: &Starving, complete: bool) {
-        self.inner.refilled(starving, complete);
+    fn refilled(&self, demand: &RefillDemand, complete: bool) {
+        self.inner.refilled(demand, complete);
     }
 }

@@ -1,4 +1,4 @@
-//! Sits directly on a store and records every write in the order in which the store accepted it.
+//! Records the writes of a store in the order in which the store accepts them.
 
 use std::sync::Arc;
 
@@ -6,28 +6,28 @@ use async_trait::async_trait;
 use dueline_domain::{Task, Timestamp, Verb};
 use dueline_ports::{Applied, Command, Create, Created, Store, StoreError, fakes::StoreLayer};
 
-use super::{History, What};
+use super::{EventHistory, HistoryEvent};
 
 /// A store whose writes are recorded.
 ///
-/// The order is true only if the store answers a batch within one poll, as the one in memory does; so nothing but a
-/// store in memory belongs below this.
+/// The order is true only if the store completes a batch within one poll of its future. Only a store in memory does,
+/// so no other store may be below.
 pub struct RecordingStore {
     inner: Arc<dyn Store>,
-    history: History,
+    history: EventHistory,
 }
 
 impl RecordingStore {
-    /// Records into `history` what happens to `inner`.
-    pub fn new(inner: Arc<dyn Store>, history: History) -> Self {
+    /// Records the writes of `inner` in `history`.
+    pub fn new(inner: Arc<dyn Store>, history: EventHistory) -> Self {
         Self { inner, history }
     }
 
     fn stored(&self, verb: Option<Verb>, now: Timestamp, task: &Task, repeated: bool) {
         let id = task.id;
         self.history.record(match repeated {
-            true => What::Repeated { verb, id },
-            false => What::Stored {
+            true => HistoryEvent::Repeated { verb, id },
+            false => HistoryEvent::Stored {
                 verb,
                 now,
                 task: Box::new(task.clone()),
@@ -55,12 +55,12 @@ impl StoreLayer for RecordingStore {
         now: Timestamp,
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
-        let told: Vec<_> = commands.iter().map(|c| (c.event.verb(), c.id)).collect();
+        let verbs: Vec<_> = commands.iter().map(|c| (c.event.verb(), c.id)).collect();
         let answers = self.inner.apply(now, commands).await;
-        for ((verb, id), answer) in told.into_iter().zip(&answers) {
+        for ((verb, id), answer) in verbs.into_iter().zip(&answers) {
             match answer {
                 Ok(applied) => self.stored(Some(verb), now, &applied.task, applied.repeated),
-                Err(StoreError::Rejected(rejected)) => self.history.record(What::Refused {
+                Err(StoreError::Rejected(rejected)) => self.history.record(HistoryEvent::Refused {
                     verb,
                     id,
                     state: rejected.state,

@@ -1,50 +1,51 @@
-//! Pages of due tasks as an index gives them: rows that have moved are still shown, due rows are not shown yet, and
-//! a page may end anywhere.
+//! Pages of due tasks from an index that lags: moved rows are still returned, due rows are missing, and a page may end
+//! anywhere.
 
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use dueline_ports::{DuePage, DueTask, Share};
 
 use super::FaultyStore;
 
-/// Rows remembered in order to be shown again.
-const SHOWN_MAX: usize = 64;
-/// Most empty pages in a row that one roll leads to.
+/// Most rows that are remembered, to be returned again after they moved.
+const REMEMBERED_ROWS_MAX: usize = 64;
+/// Most consecutive empty pages per fault.
 const EMPTY_MAX: u64 = 4;
 
-/// What this host has been shown.
+/// The earlier reads of this host.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct EarlierDueReads {
     rows: Vec<DueTask>,
-    /// Pages that are still to come back empty.
+    /// Number of following pages that are returned empty.
     empty: u64,
-    /// How much it last asked for, from 0 to 1.
+    /// Fraction of the index in the latest query, from 0 to 1.
     share: Option<f64>,
 }
 
 impl FaultyStore {
+    /// Removes rows that are due and adds earlier ones that have moved.
     pub(super) fn lag(&self, page: &mut DuePage) {
         let faults = self.faults.due;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut earlier = self.earlier_due_reads();
         let now: Vec<DueTask> = page.tasks.clone();
         page.tasks
-            .retain(|_| !self.site.roll("due row late", faults.late));
-        for row in &shown.rows {
-            if !now.contains(row) && self.site.roll("due row moved", faults.moved) {
+            .retain(|_| !self.injector.roll("due row late", faults.late));
+        for row in &earlier.rows {
+            if !now.contains(row) && self.injector.roll("due row moved", faults.moved) {
                 page.tasks.push(row.clone());
             }
         }
         for row in now {
-            if !shown.rows.contains(&row) {
-                shown.rows.push(row);
+            if !earlier.rows.contains(&row) {
+                earlier.rows.push(row);
             }
         }
-        let surplus = shown.rows.len().saturating_sub(SHOWN_MAX);
-        shown.rows.drain(..surplus);
+        let surplus = earlier.rows.len().saturating_sub(REMEMBERED_ROWS_MAX);
+        earlier.rows.drain(..surplus);
     }
 
-    /// Leaves out what is in a hot partition, and ends the page early or at once.
-    pub(super) fn cut(&self, page: &mut DuePage) {
+    /// Removes the rows of hot partitions, and returns some pages short or empty.
+    pub(super) fn truncate(&self, page: &mut DuePage) {
         let rows = page.tasks.len();
         let mut jobs: Vec<_> = page.tasks.iter().map(|task| &task.job).collect();
         jobs.sort_unstable();
@@ -54,38 +55,41 @@ impl FaultyStore {
         page.tasks.retain(|task| !hot.contains(&task.job));
 
         let faults = self.faults.due;
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if shown.empty == 0 && !page.tasks.is_empty() && self.happens("", faults.empty) {
-            shown.empty = 1 + self.site.rng.below(EMPTY_MAX);
+        let mut earlier = self.earlier_due_reads();
+        if earlier.empty == 0 && !page.tasks.is_empty() && self.happens("", faults.empty) {
+            earlier.empty = 1 + self.injector.rng.below(EMPTY_MAX);
         }
-        // Once the faults are over no page is empty without a reason.
-        if shown.empty > 0 && self.site.faults.is_on() {
-            shown.empty -= 1;
+        // While faults are off, a page is empty only if no task is due.
+        if earlier.empty > 0 && self.injector.faults.is_on() {
+            earlier.empty -= 1;
             if !page.tasks.is_empty() {
-                self.site.counters.count("due page empty");
+                self.injector.counters.count("due page empty");
             }
             page.tasks.clear();
         }
-        drop(shown);
+        drop(earlier);
         if page.tasks.len() > 1 && self.happens("due page short", faults.short) {
-            let kept = self.site.rng.below(page.tasks.len() as u64);
+            let kept = self.injector.rng.below(page.tasks.len() as u64);
             page.tasks.truncate(usize::try_from(kept).unwrap_or(0));
         }
         page.more |= page.tasks.len() < rows;
     }
 
     /// Counts how the share of this host changes.
-    pub(super) fn note_share(&self, share: Option<&Share>) {
+    pub(super) fn count_share(&self, share: Option<&Share>) {
         let now = share.map_or(1.0, Share::fraction);
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = shown.share.replace(now);
-        drop(shown);
+        let before = self.earlier_due_reads().share.replace(now);
         let name = match before {
-            Some(before) if now < before => "share given to others",
-            Some(before) if now > before => "share taken over",
+            Some(before) if now < before => "share reduced",
+            Some(before) if now > before => "share extended",
             _ if share.is_some() => "share read",
             _ => return,
         };
-        self.site.counters.count(name);
+        self.injector.counters.count(name);
+    }
+
+    fn earlier_due_reads(&self) -> MutexGuard<'_, EarlierDueReads> {
+        let earlier = &self.earlier_due_reads;
+        earlier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

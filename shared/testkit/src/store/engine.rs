@@ -1,4 +1,4 @@
-//! What the stores of all hosts have in common: the service behind them.
+//! The store service behind the faulty stores of all hosts.
 
 use std::{
     collections::BTreeMap,
@@ -12,83 +12,83 @@ use dueline_domain::{JobName, TaskId};
 
 use super::StoreMethod;
 
-/// What may be asked of more than it can take.
+/// A part of the store that throttles its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hot {
-    /// Every call of a method.
+pub enum HotSpot {
+    /// All calls of a method.
     Method(StoreMethod),
-    /// Everything about the tasks of a job, whose partitions are hot; other jobs are not touched.
+    /// All calls about the tasks of a job, as if its partitions were hot.
     Job(JobName),
 }
 
-/// The service that all stores in front of it ask. Clones are the same service.
+/// The service behind all faulty stores. Clones are the same service.
 ///
-/// It knows which tasks are being written at this moment, so that two writes of one task can conflict, which of its
-/// parts are hot, and how much was asked of it.
+/// It knows which tasks are being written, so that two concurrent writes of one task can conflict. It also knows the
+/// hot spots and counts the requests.
 #[derive(Clone, Debug, Default)]
-pub struct Engine(Arc<Inner>);
+pub struct StoreEngine(Arc<EngineState>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    /// How many calls write each task now.
+struct EngineState {
+    /// Number of calls that are writing each task.
     writing: Mutex<BTreeMap<TaskId, u32>>,
-    /// What is hot, and how often, in thousandths, it refuses.
-    hot: Mutex<Vec<(Hot, u32)>>,
+    /// The hot spots, and how many of a thousand calls each of them throttles.
+    hot: Mutex<Vec<(HotSpot, u32)>>,
     requests: AtomicU64,
 }
 
-impl Engine {
-    /// A service with nothing to do.
+impl StoreEngine {
+    /// A service without hot spots.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on `hot` refuses this often, in thousandths.
-    pub fn heat(&self, hot: Hot, per_mille: u32) {
+    /// Adds a hot spot that throttles `per_mille` of its calls.
+    pub fn heat(&self, hot: HotSpot, per_mille: u32) {
         self.hot().push((hot, per_mille));
     }
 
-    /// Takes back one [`Engine::heat`].
-    pub fn cool(&self, hot: &Hot) {
+    /// Removes a hot spot; of several equal ones, the first.
+    pub fn cool(&self, hot: &HotSpot) {
         let mut all = self.hot();
         if let Some(at) = all.iter().position(|(other, _)| other == hot) {
             all.remove(at);
         }
     }
 
-    /// Nothing is hot any more.
+    /// Removes all hot spots.
     pub fn cool_all(&self) {
         self.hot().clear();
     }
 
-    /// How many items all stores together have asked for: one for a call that is no batch.
+    /// Number of requests of all stores. Each item of a batch counts as one.
     pub fn requests(&self) -> u64 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    pub(super) fn asked(&self, items: usize) {
+    pub(super) fn count_requests(&self, items: usize) {
         self.0.requests.fetch_add(items as u64, Ordering::Relaxed);
     }
 
-    /// How often `method` is refused whatever it is about, in thousandths.
+    /// How many of a thousand calls of `method` are throttled.
     pub(super) fn heat_of_method(&self, method: StoreMethod) -> u32 {
-        self.heat_of(|hot| *hot == Hot::Method(method))
+        self.heat_of(|hot| *hot == HotSpot::Method(method))
     }
 
-    /// How often what is asked about `job` is refused, in thousandths.
+    /// How many of a thousand calls about `job` are throttled.
     pub(super) fn heat_of_job(&self, job: &JobName) -> u32 {
-        self.heat_of(|hot| matches!(hot, Hot::Job(name) if name == job))
+        self.heat_of(|hot| matches!(hot, HotSpot::Job(name) if name == job))
     }
 
-    fn heat_of(&self, concerns: impl Fn(&Hot) -> bool) -> u32 {
+    fn heat_of(&self, applies: impl Fn(&HotSpot) -> bool) -> u32 {
         let all = self.hot();
-        let rates = all.iter().filter(|(hot, _)| concerns(hot));
+        let rates = all.iter().filter(|(hot, _)| applies(hot));
         rates.map(|(_, rate)| *rate).max().unwrap_or(0)
     }
 
-    /// One call begins to write these tasks; answers which of them another call is writing.
-    pub(super) fn write(&self, mut ids: Vec<TaskId>) -> (Writing<'_>, Vec<TaskId>) {
-        // Several commands of one call for one task do not get into each other's way.
+    /// Begins a write of these tasks. Also returns those that another call is writing.
+    pub(super) fn begin_writes(&self, mut ids: Vec<TaskId>) -> (WritesInProgress<'_>, Vec<TaskId>) {
+        // Several commands of one call for one task do not conflict.
         ids.sort_unstable();
         ids.dedup();
         let mut writing = self.writing();
@@ -101,7 +101,7 @@ impl Engine {
             *calls += 1;
         }
         drop(writing);
-        (Writing { engine: self, ids }, contested)
+        (WritesInProgress { engine: self, ids }, contested)
     }
 
     fn writing(&self) -> MutexGuard<'_, BTreeMap<TaskId, u32>> {
@@ -109,18 +109,18 @@ impl Engine {
         writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hot(&self) -> MutexGuard<'_, Vec<(Hot, u32)>> {
+    fn hot(&self) -> MutexGuard<'_, Vec<(HotSpot, u32)>> {
         self.0.hot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tasks that one call is writing, until it is dropped.
-pub(super) struct Writing<'a> {
-    engine: &'a Engine,
+/// The tasks that one call is writing. Dropped when the call ends.
+pub(super) struct WritesInProgress<'a> {
+    engine: &'a StoreEngine,
     ids: Vec<TaskId>,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WritesInProgress<'_> {
     fn drop(&mut self) {
         let mut writing = self.engine.writing();
         for id in &self.ids {

@@ -1,4 +1,4 @@
-//! An index that another service keeps: it follows its table late, and each row at its own time.
+//! A due index that follows its table late, like a DynamoDB index. Each row has a lag of its own.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,127 +10,127 @@ use std::{
 use async_trait::async_trait;
 use dueline_domain::{JobName, StateKind, Task, TaskId, Timestamp};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Store, StoreError,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Share, Store, StoreError,
     fakes::StoreLayer,
 };
 use tokio::time::Instant;
 
-use crate::Site;
+use crate::FaultInjector;
 
-/// How late the index follows.
+/// How late the index is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexFaults {
-    /// Longest time until a write is seen in the index; every other one is seen within the first hundredth of it.
+    /// Longest time until a write reaches the index. Half of the writes reach it within a hundredth of that time.
     pub lag_max: Duration,
-    /// Partitions of each job, by which readers share it.
+    /// Shards of each job, which several readers share.
     pub shards: u32,
 }
 
 /// A store whose due tasks are read from an index that lags.
 ///
-/// Each write reaches the index after a time of its own, the writes of one task in their order, those of different
-/// tasks in any. Until then the index shows the task as it was, or not at all. While the faults of its site are off,
-/// the index is up to date.
+/// Each write reaches the index after a lag of its own. The writes of one task reach it in their order, those of
+/// different tasks in any order. Until then the index has the earlier state of the task, or none. While the faults of
+/// the injector are off, the index is up to date.
 ///
-/// It must see every write, so all hosts share one, close to the backend.
+/// The index needs every write, so all hosts share one `LaggingStore`, close to the backend.
 pub struct LaggingStore {
     inner: Arc<dyn Store>,
-    site: Site,
+    injector: FaultInjector,
     faults: IndexFaults,
-    index: Mutex<Index>,
+    index: Mutex<LaggingIndex>,
 }
 
 #[derive(Default)]
-struct Index {
-    rows: BTreeMap<TaskId, Row>,
+struct LaggingIndex {
+    rows: BTreeMap<TaskId, IndexRow>,
     writes: u64,
 }
 
-/// A task as the index knows it, and what the index does not know yet.
-struct Row {
+/// The entry of a task, and the writes that have not reached the index.
+struct IndexRow {
     job: JobName,
-    shown: Option<Entry>,
-    coming: VecDeque<Coming>,
+    entry: Option<IndexEntry>,
+    pending: VecDeque<PendingWrite>,
 }
 
-/// A write on its way.
-struct Coming {
+/// A write that reaches the index at `at`.
+struct PendingWrite {
     at: Instant,
     number: u64,
-    entry: Option<Entry>,
+    entry: Option<IndexEntry>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct IndexEntry {
     kind: StateKind,
     trigger_at: Timestamp,
 }
 
 impl LaggingStore {
     /// An index behind `inner`, which must be empty.
-    pub fn new(inner: Arc<dyn Store>, site: Site, faults: IndexFaults) -> Self {
+    pub fn new(inner: Arc<dyn Store>, injector: FaultInjector, faults: IndexFaults) -> Self {
         let index = Mutex::default();
         Self {
             inner,
-            site,
+            injector,
             faults,
             index,
         }
     }
 
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, LaggingIndex> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write was accepted and is on its way to the index.
-    fn written(&self, task: &Task) {
+    /// Adds an accepted write to those that have not reached the index.
+    fn add_write(&self, task: &Task) {
         let mut at = Instant::now() + self.lag();
-        let entry = task.state.trigger_at().map(|trigger_at| Entry {
+        let entry = task.trigger_at().map(|trigger_at| IndexEntry {
             kind: task.kind(),
             trigger_at,
         });
         let mut index = self.index();
         index.writes += 1;
         let number = index.writes;
-        let row = index.rows.entry(task.id).or_insert_with(|| Row {
+        let row = index.rows.entry(task.id).or_insert_with(|| IndexRow {
             job: task.job.clone(),
-            shown: None,
-            coming: VecDeque::new(),
+            entry: None,
+            pending: VecDeque::new(),
         });
-        if let Some(before) = row.coming.back() {
+        if let Some(before) = row.pending.back() {
             at = at.max(before.at);
         }
-        row.coming.push_back(Coming { at, number, entry });
+        row.pending.push_back(PendingWrite { at, number, entry });
     }
 
     fn lag(&self) -> Duration {
         if self.faults.lag_max.is_zero() {
             return Duration::ZERO;
         }
-        // Most indexes are nearly up to date nearly always.
-        let max = match self.site.rng.below(2) {
+        // Real indexes are nearly up to date most of the time.
+        let max = match self.injector.rng.below(2) {
             0 => self.faults.lag_max / 100,
             _ => self.faults.lag_max,
         };
-        self.site.up_to(max)
+        self.injector.random_duration(max)
     }
 
     fn read(&self, query: &DueQuery) -> DuePage {
         let mut index = self.index();
-        let everything = !self.site.faults.is_on();
-        if index.catch_up(Instant::now(), everything) {
-            self.site.counters.count("index out of order");
+        let all = !self.injector.faults.is_on();
+        if index.catch_up(Instant::now(), all) {
+            self.injector.counters.count("index out of order");
         }
         let mut page = DuePage::default();
         let mut due: BTreeMap<&JobName, Vec<DueTask>> = BTreeMap::new();
         for (id, row) in &index.rows {
             let shard = shard(id, self.faults.shards);
-            let is_mine = |share: &dueline_ports::Share| share.covers(&row.job, shard);
-            if !query.share.as_ref().is_none_or(is_mine) {
+            let is_covered = |share: &Share| share.covers(&row.job, shard);
+            if !query.share.as_ref().is_none_or(is_covered) {
                 continue;
             }
             self.count_lag(row, query.now);
-            let Some(entry) = row.shown else { continue };
+            let Some(entry) = row.entry else { continue };
             if entry.trigger_at > query.now {
                 page.next_at = page.next_at.into_iter().chain([entry.trigger_at]).min();
                 continue;
@@ -144,66 +144,70 @@ impl LaggingStore {
         }
         for (job, mut tasks) in due {
             tasks.sort_by_key(|task| (task.trigger_at, task.id));
+            let (mut owed, mut tasks): (Vec<_>, Vec<_>) =
+                tasks.into_iter().partition(|task| task.kind.is_final());
+            owed.truncate(query.owed_limit_of(job));
+            page.owed.extend(owed);
             page.more |= limit(&mut tasks, query, job);
             page.tasks.extend(tasks);
         }
         page
     }
 
-    /// Counts what the reader is told wrong.
-    fn count_lag(&self, row: &Row, now: Timestamp) {
-        let Some(newest) = row.coming.back() else {
+    /// Counts rows that the index returns wrongly.
+    fn count_lag(&self, row: &IndexRow, now: Timestamp) {
+        let Some(newest) = row.pending.back() else {
             return;
         };
-        let is_due = |entry: Option<Entry>| entry.is_some_and(|entry| entry.trigger_at <= now);
-        let name = match (is_due(row.shown), is_due(newest.entry)) {
+        let is_due = |entry: Option<IndexEntry>| entry.is_some_and(|entry| entry.trigger_at <= now);
+        let name = match (is_due(row.entry), is_due(newest.entry)) {
             (false, true) => "index row late",
-            (true, _) if row.shown != newest.entry => "index row stale",
+            (true, _) if row.entry != newest.entry => "index row stale",
             _ => return,
         };
-        self.site.counters.count(name);
+        self.injector.counters.count(name);
     }
 }
 
-impl Index {
-    /// Takes in what has arrived; true when something arrived before something that was written earlier.
-    fn catch_up(&mut self, now: Instant, everything: bool) -> bool {
+impl LaggingIndex {
+    /// Applies the writes that have reached the index, or all writes. Returns whether a write overtook an earlier one.
+    fn catch_up(&mut self, now: Instant, all: bool) -> bool {
         let mut last = 0;
         for row in self.rows.values_mut() {
-            while let Some(coming) = row.coming.front() {
-                if coming.at > now && !everything {
+            while let Some(write) = row.pending.front() {
+                if write.at > now && !all {
                     break;
                 }
-                last = last.max(coming.number);
-                row.shown = coming.entry;
-                row.coming.pop_front();
+                last = last.max(write.number);
+                row.entry = write.entry;
+                row.pending.pop_front();
             }
         }
-        // What has ended is in no index.
+        // Tasks without a trigger time are not in the index.
         self.rows
-            .retain(|_, row| row.shown.is_some() || !row.coming.is_empty());
-        let coming = self.rows.values().filter_map(|row| row.coming.front());
-        coming.map(|coming| coming.number).min() < Some(last)
+            .retain(|_, row| row.entry.is_some() || !row.pending.is_empty());
+        let pending = self.rows.values().filter_map(|row| row.pending.front());
+        pending.map(|write| write.number).min() < Some(last)
     }
 }
 
-/// Leaves as many tasks as the query wants; true when there were more.
+/// Truncates the tasks to the limits of the query. Returns whether there were more.
 fn limit(tasks: &mut Vec<DueTask>, query: &DueQuery, job: &JobName) -> bool {
-    let wanted = query.pending_limits.get(job).copied();
-    let pending_max = wanted.unwrap_or(usize::MAX);
-    let (mut pending, mut held_back) = (0, false);
+    let pending_limit = query.pending_limits.get(job).copied();
+    let pending_max = pending_limit.unwrap_or(usize::MAX);
+    let (mut pending, mut more) = (0, false);
     tasks.retain(|task| {
         pending += usize::from(task.kind.is_pending());
         let is_kept = !task.kind.is_pending() || pending <= pending_max;
-        held_back |= !is_kept && pending_max > 0;
+        more |= !is_kept && pending_max > 0;
         is_kept
     });
-    held_back |= tasks.len() > query.limit_per_job;
+    more |= tasks.len() > query.limit_per_job;
     tasks.truncate(query.limit_per_job);
-    held_back
+    more
 }
 
-/// Any partition, as long as it is always the same one.
+/// The shard of a task: any, but always the same.
 fn shard(id: &TaskId, shards: u32) -> u32 {
     let mut hash = DefaultHasher::new();
     hash.write(id.as_bytes());
@@ -220,7 +224,7 @@ impl StoreLayer for LaggingStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let answers = self.inner.create(now, new).await;
         for created in answers.iter().flatten().filter(|created| !created.existed) {
-            self.written(&created.task);
+            self.add_write(&created.task);
         }
         answers
     }
@@ -232,7 +236,7 @@ impl StoreLayer for LaggingStore {
     ) -> Vec<Result<Applied, StoreError>> {
         let answers = self.inner.apply(now, commands).await;
         for applied in answers.iter().flatten().filter(|applied| !applied.repeated) {
-            self.written(&applied.task);
+            self.add_write(&applied.task);
         }
         answers
     }

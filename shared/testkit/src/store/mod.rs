@@ -1,9 +1,9 @@
-//! A store that fails as real ones do.
+//! A store that fails as real stores do.
 
 mod due;
 mod engine;
+mod jobs_and_workers;
 mod lagging;
-mod others;
 mod tasks;
 
 use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
@@ -11,11 +11,11 @@ use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
 use dueline_domain::JobName;
 use dueline_ports::{Store, StoreError};
 
-use self::due::Shown;
-use crate::Site;
+use self::due::EarlierDueReads;
+use crate::FaultInjector;
 
 pub use self::{
-    engine::{Engine, Hot},
+    engine::{HotSpot, StoreEngine},
     lagging::{IndexFaults, LaggingStore},
 };
 
@@ -58,52 +58,52 @@ pub enum StoreMethod {
     RemoveWorkers,
 }
 
-/// How often what happens to a call, in thousandths.
+/// Probabilities of the faults of a call, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreRates {
-    /// Refused, nothing was done.
+    /// The call is refused and has no effect.
     pub unavailable: u32,
-    /// Timed out, nothing was done; the caller cannot know that.
+    /// The call times out and has no effect, which the caller cannot know.
     pub timeout: u32,
-    /// Refused for too many calls.
+    /// The call is throttled.
     pub throttled: u32,
-    /// Done, and then reported as timed out.
+    /// The call takes effect and then times out.
     pub execute_and_timeout: u32,
-    /// Done twice, as by a client that repeats on its own.
+    /// The call is executed twice, as by a client that retries by itself.
     pub execute_twice: u32,
-    /// For each item of a batch: left out, with an error of its own.
+    /// A single item of a batch is throttled.
     pub item_throttled: u32,
-    /// Of a batch, a random part is done and the rest left out; each item has its own answer where there are any.
+    /// A random part of a batch is executed and the rest throttled. Each item has its own result, if the call has any.
     pub partial: u32,
-    /// For each item whose task another call is writing at the same moment: refused.
+    /// An item whose task another call is writing is refused.
     pub conflict: u32,
-    /// How long a write is at its task, at most: without this no two of them meet.
+    /// Longest duration of a write. At zero, no two writes are concurrent.
     pub busy_max: Duration,
-    /// Longest way there, and longest way back.
+    /// Longest latency of a request, and of its response.
     pub latency_max: Duration,
 }
 
-/// How an index lags behind its table.
+/// Faults of an index that lags behind its table, as probabilities in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueFaults {
-    /// How often, in thousandths, a row that has moved is still shown.
+    /// A row that has moved is still returned.
     pub moved: u32,
-    /// How often, in thousandths, a due row is not shown yet.
+    /// A due row is not returned yet.
     pub late: u32,
-    /// How often, in thousandths, a page comes back empty although there is more; and then up to three more.
+    /// A page is returned empty although tasks are due, and up to three following pages as well.
     pub empty: u32,
-    /// How often, in thousandths, a page ends early although there is more.
+    /// A page ends early although more tasks are due.
     pub short: u32,
 }
 
-/// What happens to the calls of one store.
+/// The faults of one store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreFaults {
-    /// To methods not named below.
+    /// Faults of all methods that `by_method` does not contain.
     pub rates: StoreRates,
-    /// To these methods.
+    /// Faults of single methods.
     pub by_method: BTreeMap<StoreMethod, StoreRates>,
-    /// To pages of due tasks.
+    /// Faults of pages of due tasks.
     pub due: DueFaults,
 }
 
@@ -113,91 +113,95 @@ impl StoreFaults {
     }
 }
 
-/// A store behind a network: its calls are held back, delayed, refused, done without an answer, or done twice.
+/// A store behind a faulty network: its calls are delayed, refused, executed without an answer, or executed twice.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
-    site: Site,
+    injector: FaultInjector,
     faults: StoreFaults,
-    engine: Engine,
-    shown: Mutex<Shown>,
+    engine: StoreEngine,
+    earlier_due_reads: Mutex<EarlierDueReads>,
 }
 
-/// What happens to one call.
-enum Fate {
-    Done,
-    Refused(StoreError),
-    DoneUnheard,
-    DoneTwice,
+/// The fault of one call, or none.
+enum CallFault {
+    None,
+    Refuse(StoreError),
+    TimeOutAfter,
+    ExecuteTwice,
 }
 
 impl FaultyStore {
-    /// Puts a network between a host and its store.
-    pub fn new(inner: Arc<dyn Store>, site: Site, faults: StoreFaults) -> Self {
-        let (engine, shown) = (Engine::new(), Mutex::default());
+    /// A faulty network between a host and its store.
+    pub fn new(inner: Arc<dyn Store>, injector: FaultInjector, faults: StoreFaults) -> Self {
+        let (engine, earlier_due_reads) = (StoreEngine::new(), Mutex::default());
         Self {
             inner,
-            site,
+            injector,
             faults,
             engine,
-            shown,
+            earlier_due_reads,
         }
     }
 
-    /// The same store as one of several in front of one service.
+    /// The same store in front of `engine`, which several stores may share.
     #[must_use]
-    pub fn of(self, engine: Engine) -> Self {
+    pub fn with_engine(self, engine: StoreEngine) -> Self {
         Self { engine, ..self }
     }
 
-    /// The way there, and what becomes of the call as a whole.
-    async fn enter(&self, method: StoreMethod, items: usize) -> Fate {
+    /// Sends a request over the network and decides about the fault of the call as a whole.
+    async fn send_request(&self, method: StoreMethod, items: usize) -> CallFault {
         let rates = self.faults.of(method);
-        self.site.travel(rates.latency_max).await;
-        self.engine.asked(items);
-        let roll = |name, per_mille| self.site.roll(name, per_mille);
+        self.injector.cross_network(rates.latency_max).await;
+        self.engine.count_requests(items);
+        let roll = |name, per_mille| self.injector.roll(name, per_mille);
         if self.is_hot(self.engine.heat_of_method(method)) {
-            Fate::Refused(StoreError::Throttled)
-        } else if self.site.is_out() {
-            self.site.counters.count("store outage");
-            Fate::Refused(unavailable("outage", false))
+            CallFault::Refuse(StoreError::Throttled)
+        } else if self.injector.has_outage() {
+            self.injector.counters.count("store outage");
+            CallFault::Refuse(unavailable("outage", false))
         } else if roll("store unavailable", rates.unavailable) {
-            Fate::Refused(unavailable("refused", false))
+            CallFault::Refuse(unavailable("refused", false))
         } else if roll("store timed out before", rates.timeout) {
-            Fate::Refused(unavailable("timed out", true))
+            CallFault::Refuse(unavailable("timed out", true))
         } else if roll("store throttled", rates.throttled) {
-            Fate::Refused(StoreError::Throttled)
+            CallFault::Refuse(StoreError::Throttled)
         } else if roll("store timed out after", rates.execute_and_timeout) {
-            Fate::DoneUnheard
+            CallFault::TimeOutAfter
         } else if roll("store executed twice", rates.execute_twice) {
-            Fate::DoneTwice
+            CallFault::ExecuteTwice
         } else {
-            Fate::Done
+            CallFault::None
         }
     }
 
-    async fn leave(&self, method: StoreMethod) {
-        self.site.travel(self.faults.of(method).latency_max).await;
+    /// Sends the answer over the network.
+    async fn send_answer(&self, method: StoreMethod) {
+        self.injector
+            .cross_network(self.faults.of(method).latency_max)
+            .await;
     }
 
-    /// Whether something with this heat refuses now.
+    /// Decides whether a hot spot that throttles `per_mille` of its calls throttles this one.
     fn is_hot(&self, per_mille: u32) -> bool {
         self.happens("store hot", per_mille)
     }
 
-    /// As [`Site::roll`]. A fault that nobody asked for draws no number, so that it does not change what else happens.
+    /// As [`FaultInjector::roll`], but without drawing a random number for a probability of zero. An unused fault thus
+    /// does not change the decisions about other faults.
     fn happens(&self, name: &'static str, per_mille: u32) -> bool {
-        per_mille > 0 && self.site.roll(name, per_mille)
+        per_mille > 0 && self.injector.roll(name, per_mille)
     }
 
-    /// Takes note of an answer that says nothing about the task.
+    /// Counts an error that is not about the task.
     fn count<T>(&self, answer: &Result<T, StoreError>) {
         if matches!(answer, Err(error) if error.is_retryable()) {
-            self.site.counters.count("store answered an error");
+            self.injector.counters.count("store answered an error");
         }
     }
 
-    /// A call about a job, with one answer.
-    async fn about<T, F: Future<Output = Result<T, StoreError>>>(
+    /// A call about a job, with one result.
+    async fn call_about<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         method: StoreMethod,
         job: &JobName,
@@ -209,25 +213,25 @@ impl FaultyStore {
                 false => call().await,
             }
         };
-        self.one(method, call).await
+        self.call_one(method, call).await
     }
 
-    /// A call with one answer.
-    async fn one<T, F: Future<Output = Result<T, StoreError>>>(
+    /// A call with one result.
+    async fn call_one<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         method: StoreMethod,
         call: impl Fn() -> F,
     ) -> Result<T, StoreError> {
-        let answer = match self.enter(method, 1).await {
-            Fate::Refused(error) => Err(error),
-            Fate::Done => call().await,
-            Fate::DoneUnheard => call().await.and(Err(unavailable("timed out", true))),
-            Fate::DoneTwice => match call().await {
+        let answer = match self.send_request(method, 1).await {
+            CallFault::Refuse(error) => Err(error),
+            CallFault::None => call().await,
+            CallFault::TimeOutAfter => call().await.and(Err(unavailable("timed out", true))),
+            CallFault::ExecuteTwice => match call().await {
                 Ok(_) => call().await,
                 error => error,
             },
         };
-        self.leave(method).await;
+        self.send_answer(method).await;
         self.count(&answer);
         answer
     }

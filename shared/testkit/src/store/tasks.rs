@@ -1,4 +1,4 @@
-//! Tasks: batches fail as a whole or item by item.
+//! The calls about tasks. Batches fail as a whole or item by item.
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
@@ -7,15 +7,15 @@ use dueline_ports::{
     Pruned, StoreError, TaskStore,
 };
 
-use super::{Fate, FaultyStore, StoreMethod, unavailable};
+use super::{CallFault, FaultyStore, StoreMethod, unavailable};
 
-/// One of several in one call.
-trait Item: Clone {
+/// An item of a batch.
+trait BatchItem: Clone {
     fn job(&self) -> &JobName;
     fn id(&self) -> TaskId;
 }
 
-impl Item for Create {
+impl BatchItem for Create {
     fn job(&self) -> &JobName {
         &self.task.job
     }
@@ -25,7 +25,7 @@ impl Item for Create {
     }
 }
 
-impl Item for Command {
+impl BatchItem for Command {
     fn job(&self) -> &JobName {
         &self.job
     }
@@ -36,51 +36,56 @@ impl Item for Command {
 }
 
 impl FaultyStore {
-    /// A call with an answer for each item.
-    async fn many<I: Item, T, F: Future<Output = Vec<Result<T, StoreError>>>>(
+    /// A call with one result per item.
+    async fn call_many<I: BatchItem, T, F: Future<Output = Vec<Result<T, StoreError>>>>(
         &self,
         method: StoreMethod,
         items: Vec<I>,
         call: impl Fn(Vec<I>) -> F,
     ) -> Vec<Result<T, StoreError>> {
-        let fate = self.enter(method, items.len()).await;
+        let fault = self.send_request(method, items.len()).await;
         let rates = self.faults.of(method);
-        let left_out = |_: &I| self.site.roll("store item left out", rates.item_throttled);
+        let left_out = |_: &I| {
+            self.injector
+                .roll("store item left out", rates.item_throttled)
+        };
         let mut left_out: Vec<bool> = items.iter().map(left_out).collect();
-        if let Fate::Refused(error) = fate {
-            self.leave(method).await;
+        if let CallFault::Refuse(error) = fault {
+            self.send_answer(method).await;
             return self.refuse(items.len(), &error);
         }
         self.leave_out_some(rates.partial, &mut left_out);
-        let (writing, contested) = self.engine.write(items.iter().map(Item::id).collect());
+        let ids = items.iter().map(BatchItem::id).collect();
+        let (writing, contested) = self.engine.begin_writes(ids);
         for (item, left_out) in items.iter().zip(&mut left_out) {
             let is_contested = contested.contains(&item.id());
             *left_out |= self.is_hot(self.engine.heat_of_job(item.job()))
                 || is_contested && self.happens("store writes conflicted", rates.conflict);
         }
         if !rates.busy_max.is_zero() {
-            // The request has arrived: what happens to its sender makes no difference to it.
-            tokio::time::sleep(self.site.up_to(rates.busy_max)).await;
+            // The request has arrived, so a crash of its sender no longer stops it.
+            tokio::time::sleep(self.injector.random_duration(rates.busy_max)).await;
         }
         let sent = items.iter().zip(&left_out).filter(|(_, out)| !**out);
         let sent: Vec<I> = sent.map(|(item, _)| item.clone()).collect();
-        let mut done = match fate {
-            Fate::Refused(_) | Fate::Done => call(sent).await,
-            Fate::DoneUnheard => {
-                let done = call(sent).await.into_iter();
-                done.map(|done| done.and(Err(unavailable("timed out", true))))
+        let mut results = match fault {
+            CallFault::Refuse(_) | CallFault::None => call(sent).await,
+            CallFault::TimeOutAfter => {
+                let results = call(sent).await.into_iter();
+                results
+                    .map(|result| result.and(Err(unavailable("timed out", true))))
                     .collect()
             }
-            Fate::DoneTwice => {
+            CallFault::ExecuteTwice => {
                 call(sent.clone()).await;
                 call(sent).await
             }
         }
         .into_iter();
         drop(writing);
-        self.leave(method).await;
+        self.send_answer(method).await;
         let answers = left_out.into_iter().map(|left_out| {
-            let answer = if left_out { None } else { done.next() };
+            let answer = if left_out { None } else { results.next() };
             let answer = answer.unwrap_or(Err(StoreError::Throttled));
             self.count(&answer);
             answer
@@ -97,16 +102,16 @@ impl FaultyStore {
         (0..items).map(answer).collect()
     }
 
-    /// As a batch of which the service did not get through everything.
+    /// Leaves out a random part of the batch, as a service that executes a batch in part.
     fn leave_out_some(&self, per_mille: u32, left_out: &mut [bool]) {
         if !self.happens("", per_mille) {
             return;
         }
         for left_out in left_out.iter_mut() {
-            *left_out |= self.site.roll("", 500);
+            *left_out |= self.injector.roll("", 500);
         }
         if left_out.contains(&true) && left_out.contains(&false) {
-            self.site.counters.count("store batch done in part");
+            self.injector.counters.count("store batch done in part");
         }
     }
 }
@@ -115,11 +120,11 @@ impl FaultyStore {
 impl TaskStore for FaultyStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let call = |new| self.inner.create(now, new);
-        self.many(StoreMethod::Create, new, call).await
+        self.call_many(StoreMethod::Create, new, call).await
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        self.about(StoreMethod::Get, job, || self.inner.get(job, id))
+        self.call_about(StoreMethod::Get, job, || self.inner.get(job, id))
             .await
     }
 
@@ -129,20 +134,20 @@ impl TaskStore for FaultyStore {
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         let call = |commands| self.inner.apply(now, commands);
-        self.many(StoreMethod::Apply, commands, call).await
+        self.call_many(StoreMethod::Apply, commands, call).await
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
-        self.note_share(query.share.as_ref());
+        self.count_share(query.share.as_ref());
         let call = || self.inner.due(query.clone());
-        let mut page = self.one(StoreMethod::Due, call).await?;
+        let mut page = self.call_one(StoreMethod::Due, call).await?;
         self.lag(&mut page);
-        self.cut(&mut page);
+        self.truncate(&mut page);
         Ok(page)
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
-        self.about(StoreMethod::Ready, job, || self.inner.ready(job, limit))
+        self.call_about(StoreMethod::Ready, job, || self.inner.ready(job, limit))
             .await
     }
 
@@ -151,22 +156,22 @@ impl TaskStore for FaultyStore {
         now: Timestamp,
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
-        self.one(StoreMethod::Owned, || self.inner.owned(now, worker))
+        self.call_one(StoreMethod::Owned, || self.inner.owned(now, worker))
             .await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         let call = || self.inner.list(query.clone());
-        self.about(StoreMethod::List, &query.job, call).await
+        self.call_about(StoreMethod::List, &query.job, call).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.about(StoreMethod::Stats, job, || self.inner.stats(job))
+        self.call_about(StoreMethod::Stats, job, || self.inner.stats(job))
             .await
     }
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.one(StoreMethod::Prune, || self.inner.prune(now, limit))
+        self.call_one(StoreMethod::Prune, || self.inner.prune(now, limit))
             .await
     }
 }

@@ -1,4 +1,4 @@
-//! A store with one job, and what can be done to its tasks.
+//! A faulty store with one job, and calls for its tasks.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use dueline_domain::{
 };
 use dueline_ports::{Command, Create, DueQuery, JobStore as _, PutJob, fakes::MemoryStore};
 use dueline_testkit::{
-    Counters, FaultyStore, HostGate, Site, StoreFaults, StoreMethod, StoreRates, Switch,
+    Counters, FaultInjector, FaultyStore, HostGate, StoreFaults, StoreMethod, StoreRates, Switch,
 };
 
 pub(crate) fn at(millis: i64) -> Timestamp {
@@ -20,8 +20,8 @@ pub(crate) fn name() -> JobName {
     JobName::parse("mail").unwrap()
 }
 
-pub(crate) fn site() -> Site {
-    Site::new(HostGate::new(), Switch::new(true), Counters::new(), 7)
+pub(crate) fn injector() -> FaultInjector {
+    FaultInjector::new(HostGate::new(), Switch::new(true), Counters::new(), 7)
 }
 
 pub(crate) async fn store(
@@ -49,7 +49,7 @@ pub(crate) async fn store(
         by_method: [(method, rates)].into(),
         ..StoreFaults::default()
     };
-    let faulty = FaultyStore::new(memory.clone(), site(), faults);
+    let faulty = FaultyStore::new(memory.clone(), injector(), faults);
     (memory, faulty)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn create(number: u8) -> Create {
         task: NewTask::now(TaskId::from_bytes([number; 16]), name(), Bytes::new()),
         token: Token::from_random(u64::from(number)),
         write: WriteId::from_random(u64::from(number)),
-        hand_on: true,
+        may_enqueue: true,
         claim_for: None,
     }
 }
@@ -77,12 +77,14 @@ pub(crate) fn claim(number: u8) -> Command {
     }
 }
 
-/// Everything that is due at `now`.
+/// A query for all tasks that are due at `now`.
 pub(crate) fn due_at(now: i64) -> DueQuery {
     DueQuery {
         now: at(now),
         limit_per_job: 100,
         pending_limits: Default::default(),
+        owed_limit: 100,
+        owed_limits: Default::default(),
         share: None,
     }
 }

@@ -1,4 +1,4 @@
-//! The faulty store and queue do what they are told, and nothing without being told.
+//! The faulty store and queue have the faults that they are configured for, and no others.
 
 mod engine;
 mod kit;

@@ -1,4 +1,4 @@
-//! Messages that do not arrive as they were sent, and queues that are gone.
+//! Lost, doubled and late messages, and deleted queues.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use dueline_ports::{TaskQueue as _, fakes::MessageLog};
 use dueline_testkit::{FaultyQueue, QueueFaults};
 use tokio::time::Instant;
 
-use crate::kit::{at, name, site};
+use crate::kit::{at, injector, name};
 
 fn message(number: u8) -> TaskRef {
     TaskRef {
@@ -24,7 +24,7 @@ fn message(number: u8) -> TaskRef {
 async fn received(faults: QueueFaults) -> usize {
     let log = Arc::new(MessageLog::default());
     log.ensure(&name()).await.unwrap();
-    let queue = FaultyQueue::new(log, site(), faults);
+    let queue = FaultyQueue::new(log, injector(), faults);
     queue.send(vec![message(1)]).await;
     let mut received = 0;
     let until = Instant::now() + Duration::from_secs(10);
@@ -36,7 +36,7 @@ async fn received(faults: QueueFaults) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_lost_doubled_and_late_as_told() {
+async fn messages_are_lost_doubled_and_late_as_configured() {
     let faults = QueueFaults {
         delay_max: Duration::from_secs(5),
         ..QueueFaults::default()
@@ -60,10 +60,10 @@ async fn messages_are_lost_doubled_and_late_as_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_queue_cannot_be_made_again_for_a_while_and_all_hosts_see_that() {
+async fn a_deleted_queue_cannot_be_created_again_for_a_while_by_any_host() {
     let log = Arc::new(MessageLog::default());
-    let here = FaultyQueue::new(log, site(), QueueFaults::default());
-    let there = here.for_site(site());
+    let here = FaultyQueue::new(log, injector(), QueueFaults::default());
+    let there = here.for_injector(injector());
     let minute = Duration::from_secs(60);
     here.delete(&name(), minute).await.unwrap();
     assert!(there.ensure(&name()).await.is_err());

@@ -1,18 +1,18 @@
-//! Calls that fail, and pages of due tasks that are out of date.
+//! Failing calls, and pages of due tasks that are out of date.
 
 use std::sync::Arc;
 
 use dueline_domain::StateKind;
 use dueline_ports::{JobStore as _, Store, TaskStore as _};
 use dueline_testkit::{
-    DueFaults, FaultyStore, History, RecordingStore, StoreFaults, StoreMethod, StoreRates, Switch,
-    What,
+    DueFaults, EventHistory, FaultyStore, HistoryEvent, RecordingStore, StoreFaults, StoreMethod,
+    StoreRates, Switch,
 };
 
-use crate::kit::{at, claim, create, due_at, name, site, store};
+use crate::kit::{at, claim, create, due_at, injector, name, store};
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_afterwards_has_happened() {
+async fn a_write_that_timed_out_after_its_execution_is_stored() {
     let rates = StoreRates {
         execute_and_timeout: 1_000,
         ..StoreRates::default()
@@ -24,7 +24,7 @@ async fn a_write_that_timed_out_afterwards_has_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_timed_out_before_or_was_refused_has_not_happened() {
+async fn a_write_that_timed_out_before_its_execution_or_was_refused_is_not_stored() {
     for (timeout, unavailable, throttled) in [(1_000, 0, 0), (0, 1_000, 0), (0, 0, 1_000)] {
         let rates = StoreRates {
             timeout,
@@ -40,7 +40,7 @@ async fn a_write_that_timed_out_before_or_was_refused_has_not_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_done_twice_is_recognised_by_its_name() {
+async fn a_write_executed_twice_is_recognised_by_its_write_id() {
     let rates = StoreRates {
         execute_twice: 1_000,
         ..StoreRates::default()
@@ -67,8 +67,8 @@ async fn items_of_a_batch_fail_alone_and_answers_keep_their_order() {
     let stored = memory.snapshot();
     assert!(stored.len() > 2 && stored.len() < 18);
     for (number, answer) in (1..).zip(&answers) {
-        let there = stored.iter().any(|task| task.id == create(number).task.id);
-        assert_eq!(answer.is_ok(), there);
+        let is_stored = stored.iter().any(|task| task.id == create(number).task.id);
+        assert_eq!(answer.is_ok(), is_stored);
         if let Ok(created) = answer {
             assert_eq!(created.task.id, create(number).task.id);
         }
@@ -76,7 +76,7 @@ async fn items_of_a_batch_fail_alone_and_answers_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_rows_come_late_and_stay_after_they_moved() {
+async fn due_rows_are_returned_late_and_still_after_they_moved() {
     let (memory, _) = store(StoreRates::default(), StoreMethod::Due).await;
     let faults = StoreFaults {
         due: DueFaults {
@@ -86,7 +86,7 @@ async fn due_rows_come_late_and_stay_after_they_moved() {
         },
         ..StoreFaults::default()
     };
-    let faulty = FaultyStore::new(memory.clone(), site(), faults);
+    let faulty = FaultyStore::new(memory.clone(), injector(), faults);
     memory.create(at(2), (1..=20).map(create).collect()).await;
     let first = faulty.due(due_at(10_000_000)).await.unwrap().tasks.len();
     assert!(first > 2 && first < 18);
@@ -94,26 +94,29 @@ async fn due_rows_come_late_and_stay_after_they_moved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_keeps_the_order_of_the_store_and_tells_repeats() {
+async fn the_history_has_the_order_of_the_store_and_marks_repetitions() {
     let (memory, _) = store(StoreRates::default(), StoreMethod::Due).await;
-    let history = History::new(at(1));
+    let history = EventHistory::new(at(1));
     let store: Arc<dyn Store> = Arc::new(RecordingStore::new(memory, history.clone()));
     store.create(at(2), vec![create(1)]).await;
     store.apply(at(3), vec![claim(1), claim(1), claim(2)]).await;
     let entries = history.entries();
-    assert!(matches!(entries[0].what, What::Stored { verb: None, .. }));
+    assert!(matches!(
+        entries[0].event,
+        HistoryEvent::Stored { verb: None, .. }
+    ));
     assert!(
-        matches!(&entries[1].what, What::Stored { task, .. } if task.kind() == StateKind::Claimed)
+        matches!(&entries[1].event, HistoryEvent::Stored { task, .. } if task.kind() == StateKind::Claimed)
     );
-    assert!(matches!(entries[2].what, What::Repeated { .. }));
+    assert!(matches!(entries[2].event, HistoryEvent::Repeated { .. }));
     assert_eq!(entries.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_random_happens_once_faults_are_off_and_an_outage_refuses_all() {
-    let (outage, mut site) = (Switch::new(false), site());
-    site.faults.set(false);
-    site = site.with(&[&outage]);
+async fn no_random_fault_happens_while_faults_are_off_and_an_outage_refuses_all_calls() {
+    let (outage, mut injector) = (Switch::new(false), injector());
+    injector.faults.set(false);
+    injector = injector.with_outages(&[&outage]);
     let rates = StoreRates {
         timeout: 1_000,
         ..StoreRates::default()
@@ -123,7 +126,7 @@ async fn nothing_random_happens_once_faults_are_off_and_an_outage_refuses_all() 
         rates,
         ..StoreFaults::default()
     };
-    let faulty = FaultyStore::new(memory, site, faults);
+    let faulty = FaultyStore::new(memory, injector, faults);
     assert!(
         faulty
             .create(at(2), vec![create(1)])

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Extras, NewTask, Overrides, Policy, Priority, State, StateKind, Weight, WorkerId,
+    Backoff, Due, NewTask, Overrides, Policy, Priority, State, StateKind, TaskOptions, Weight,
+    WorkerId,
 };
 use tokio::task::JoinSet;
 
-use super::kit::{Kit, at, enqueued_until, fatal, job, job_name, secs};
+use super::kit::{StoreKit, at, enqueued_until, fatal, job, job_name, secs};
 use crate::{Create, Rng as _, Store, StoreError};
 
-pub async fn f_001_a_task_without_a_time_is_born_enqueued(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let order = kit.order(kit.new_task());
-    let (token, write) = (order.token, order.write);
-    let created = kit.store.create(at(5), vec![order]).await.remove(0);
+pub async fn f_001_a_task_without_a_time_is_created_as_enqueued(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let request = kit.create_request(kit.new_task());
+    let (token, write) = (request.token, request.write);
+    let created = kit.store.create(at(5), vec![request]).await.remove(0);
     let task = created.expect("a new task").task;
     let expires_at = at(5).after(Policy::default().enqueue_timeout);
     assert_eq!(task.state, State::Enqueued { token, expires_at });
@@ -26,15 +27,15 @@ pub async fn f_001_a_task_without_a_time_is_born_enqueued(store: Arc<dyn Store>)
 }
 
 pub async fn f_009_a_task_with_a_future_time_waits_as_new(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.task_due(5_000)).await;
     let due_at = at(5_000);
     assert_eq!(task.state, State::New { due_at });
     assert_eq!((task.run_at, task.created_at), (at(5_000), at(0)));
 }
 
-pub async fn f_010_a_past_time_goes_straight_to_enqueued(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn f_010_a_task_with_a_past_time_is_created_as_enqueued(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     for due_ms in [-3_600_000, 0] {
         let task = kit.create(0, kit.task_due(due_ms)).await;
         assert!(enqueued_until(&task).is_some(), "{:?}", task.state);
@@ -43,7 +44,7 @@ pub async fn f_010_a_past_time_goes_straight_to_enqueued(store: Arc<dyn Store>) 
 }
 
 pub async fn a_due_task_of_a_paused_job_waits_as_new(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let paused = kit.store.pause_job(&job_name("mail"), true, at(1)).await;
     paused.expect("the job can be paused");
     let task = kit.create(5, kit.new_task()).await;
@@ -54,40 +55,40 @@ pub async fn a_due_task_of_a_paused_job_waits_as_new(store: Arc<dyn Store>) {
     assert_eq!(task.kind(), StateKind::Enqueued);
 }
 
-pub async fn a_due_task_that_may_not_be_handed_on_waits_as_new(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let order = Create {
-        hand_on: false,
-        ..kit.order(kit.new_task())
+pub async fn a_due_task_that_may_not_be_enqueued_waits_as_new(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let request = Create {
+        may_enqueue: false,
+        ..kit.create_request(kit.new_task())
     };
-    let created = kit.store.create(at(5), vec![order]).await.remove(0);
+    let created = kit.store.create(at(5), vec![request]).await.remove(0);
     let task = created.expect("a new task").task;
     assert_eq!(task.state, State::New { due_at: at(5) });
 }
 
-pub async fn a_due_task_can_be_born_claimed_by_a_worker_that_waits(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let waits = WorkerId::new("waits", 7).expect("a worker");
-    let order = |task| Create {
-        claim_for: Some(waits.clone()),
-        ..kit.order(task)
+pub async fn a_due_task_can_be_created_as_claimed_by_a_reserved_worker(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let reserved = WorkerId::new("reserved", 7).expect("a worker");
+    let request = |task| Create {
+        claim_for: Some(reserved.clone()),
+        ..kit.create_request(task)
     };
-    let orders = vec![order(kit.new_task()), order(kit.task_due(9_000))];
-    let mut created = kit.store.create(at(5), orders).await;
+    let requests = vec![request(kit.new_task()), request(kit.task_due(9_000))];
+    let mut created = kit.store.create(at(5), requests).await;
     let later = created.remove(1).expect("a new task").task;
     assert_eq!(
         later.kind(),
         StateKind::New,
-        "nobody claims what is not due"
+        "a task that is not due is not claimed"
     );
     let task = *created.remove(0).expect("a new task").task;
     assert_eq!(task.kind(), StateKind::Claimed);
     let lease = task.lease().expect("a lease").clone();
-    assert_eq!((&lease.worker, lease.claimed_at), (&waits, at(5)));
+    assert_eq!((&lease.worker, lease.claimed_at), (&reserved, at(5)));
     assert_eq!(kit.get(&task).await, task);
     let owned = kit
         .store
-        .owned(at(10), Some(&waits))
+        .owned(at(10), Some(&reserved))
         .await
         .expect("an answer");
     assert_eq!(owned.len(), 1);
@@ -98,13 +99,13 @@ pub async fn a_due_task_can_be_born_claimed_by_a_worker_that_waits(store: Arc<dy
             .expect("an answer")
             .is_empty()
     );
-    // Nobody begins it: the watchdog sees it like any other lost claim.
+    // If it is not started, the watchdog finds it like any other lost claim.
     let page = kit.due_by(lease.expires_at.millis(), 10, &[]).await;
     assert_eq!(page.tasks.len(), 2);
 }
 
 pub async fn f_002_the_same_submit_twice_is_one_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let new = NewTask {
         id_is_given: true,
         ..kit.new_task()
@@ -118,7 +119,7 @@ pub async fn f_002_the_same_submit_twice_is_one_task(store: Arc<dyn Store>) {
 }
 
 pub async fn f_002_one_id_with_other_content_is_refused_and_changes_nothing(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let new = kit.new_task();
     let first = kit.create(0, new.clone()).await;
     let changed = |change: fn(&mut NewTask)| {
@@ -130,11 +131,11 @@ pub async fn f_002_one_id_with_other_content_is_refused_and_changes_nothing(stor
         changed(|new| new.payload = Bytes::from_static(b"other")),
         changed(|new| new.priority = Priority::new(7).expect("a priority")),
         changed(|new| new.weight = Weight::new(2).expect("a weight")),
-        changed(|new| new.run_at = Some(at(77_000))),
+        changed(|new| new.due = Due::At(at(77_000))),
         changed(|new| {
-            new.extras = Some(Box::new(Extras {
+            new.options = Some(Box::new(TaskOptions {
                 name: Some("other".into()),
-                ..Extras::default()
+                ..TaskOptions::default()
             }));
         }),
     ] {
@@ -146,7 +147,7 @@ pub async fn f_002_one_id_with_other_content_is_refused_and_changes_nothing(stor
 }
 
 pub async fn f_018_the_id_of_a_finished_task_never_runs_again(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let new = kit.new_task();
     let task = kit.create(0, new.clone()).await;
     let task = kit.run(1, &task, "w").await;
@@ -157,15 +158,15 @@ pub async fn f_018_the_id_of_a_finished_task_never_runs_again(store: Arc<dyn Sto
     assert!(kit.ready("mail").await.is_empty());
 }
 
-fn keyed(key: &str) -> Extras {
-    Extras {
+fn keyed(key: &str) -> TaskOptions {
+    TaskOptions {
         key: Some(key.into()),
-        ..Extras::default()
+        ..TaskOptions::default()
     }
 }
 
 pub async fn one_key_within_a_job_is_one_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let first = kit.create(0, kit.task_with(keyed("k"))).await;
 
@@ -192,8 +193,8 @@ pub async fn one_key_within_a_job_is_one_task(store: Arc<dyn Store>) {
     kit.create(3, kit.task_with(keyed("K"))).await;
 }
 
-pub async fn a_key_is_free_again_when_its_task_is_gone(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_key_is_free_again_when_its_task_is_pruned(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let retention = Some(secs(1));
     kit.set_policy(Policy {
         retention,
@@ -209,40 +210,40 @@ pub async fn a_key_is_free_again_when_its_task_is_gone(store: Arc<dyn Store>) {
     kit.create(10_001, kit.task_with(keyed("k"))).await;
 }
 
-pub async fn two_racing_submits_of_one_id_make_one_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn two_concurrent_submits_of_one_id_create_one_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     for round in 0..20 {
         let new = kit.new_task();
-        let mut racing = JoinSet::new();
+        let mut submits = JoinSet::new();
         for _ in 0..4 {
-            let (store, order) = (kit.store.clone(), kit.order(new.clone()));
-            racing.spawn(async move { store.create(at(round), vec![order]).await.remove(0) });
+            let (store, request) = (kit.store.clone(), kit.create_request(new.clone()));
+            submits.spawn(async move { store.create(at(round), vec![request]).await.remove(0) });
         }
-        let created = racing.join_all().await.into_iter();
+        let created = submits.join_all().await.into_iter();
         let created: Vec<_> = created.map(|answer| answer.expect("a task")).collect();
-        let made = created.iter().filter(|created| !created.existed);
-        assert_eq!(made.count(), 1, "one of the racing submits makes the task");
+        let new_ones = created.iter().filter(|created| !created.existed);
+        assert_eq!(new_ones.count(), 1, "one of the submits creates the task");
         let stored = kit.find(&new.job, &new.id).await.expect("the task");
         assert!(created.iter().all(|created| *created.task == stored));
     }
 }
 
 pub async fn f_001_a_submit_to_an_unknown_job_is_refused(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let new = kit.new_task_of("nobody");
+    let kit = StoreKit::new(store).await;
+    let new = kit.new_task_of("unknown");
     let answer = kit.try_create(0, new.clone()).await;
     let refused = matches!(answer, Err(StoreError::NotFound { what: "job", .. }));
     assert!(refused, "{answer:?}");
     assert_eq!(kit.find(&new.job, &new.id).await, None);
 }
 
-pub async fn one_bad_submit_of_a_batch_leaves_the_others_alone(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn one_bad_submit_of_a_batch_does_not_affect_the_others(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let taken = kit.create(0, kit.new_task()).await;
     for bad_at in [0, 20, 49] {
         let mut batch: Vec<NewTask> = (0..49).map(|_| kit.new_task()).collect();
         let (bad, unknown) = if bad_at == 20 {
-            (kit.new_task_of("nobody"), true)
+            (kit.new_task_of("unknown"), true)
         } else {
             let payload = Bytes::from_static(b"other");
             let id = taken.id;
@@ -250,12 +251,15 @@ pub async fn one_bad_submit_of_a_batch_leaves_the_others_alone(store: Arc<dyn St
             (NewTask { id, payload, ..new }, false)
         };
         batch.insert(bad_at, bad);
-        let orders = batch.iter().map(|new| kit.order(new.clone())).collect();
-        let results = kit.store.create(at(1), orders).await;
+        let requests = batch
+            .iter()
+            .map(|new| kit.create_request(new.clone()))
+            .collect();
+        let results = kit.store.create(at(1), requests).await;
         assert_eq!(results.len(), 50);
         for (n, (new, result)) in batch.iter().zip(results).enumerate() {
             match result {
-                Ok(created) => assert_eq!(created.task.id, new.id, "answers keep the order"),
+                Ok(created) => assert_eq!(created.task.id, new.id, "results keep the order"),
                 Err(StoreError::NotFound { .. }) => assert!(n == bad_at && unknown),
                 Err(StoreError::Exists(id)) => assert!(n == bad_at && id == taken.id),
                 Err(other) => panic!("item {n}: {other}"),
@@ -270,12 +274,12 @@ pub async fn one_bad_submit_of_a_batch_leaves_the_others_alone(store: Arc<dyn St
 }
 
 pub async fn one_submit_twice_in_a_batch_is_one_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let new = kit.new_task();
-    let orders = vec![kit.order(new.clone()), kit.order(new)];
-    let results = kit.store.create(at(0), orders).await;
+    let requests = vec![kit.create_request(new.clone()), kit.create_request(new)];
+    let results = kit.store.create(at(0), requests).await;
     let [first, second] = &results[..] else {
-        panic!("one answer per item");
+        panic!("one result per item");
     };
     let (first, second) = (first.as_ref().expect("a task"), second.as_ref());
     let second = second.expect("the same task");
@@ -284,7 +288,7 @@ pub async fn one_submit_twice_in_a_batch_is_one_task(store: Arc<dyn Store>) {
 }
 
 pub async fn f_005_payloads_are_kept_byte_for_byte(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let random = |len: usize| -> Bytes {
         let words = (0..len.div_ceil(8)).flat_map(|_| kit.rng.next_u64().to_le_bytes());
         words.take(len).collect()
@@ -303,7 +307,7 @@ pub async fn f_005_payloads_are_kept_byte_for_byte(store: Arc<dyn Store>) {
         };
         let task = kit.create(0, new).await;
         assert!(kit.get(&task).await.payload == payload);
-        // It comes back whole from each call that shows tasks, and survives a life cycle.
+        // Every call that returns tasks returns the whole payload, from claim to end.
         let task = kit.run(1, &task, "w").await;
         assert!(task.payload == payload);
         let result = Some(payload.clone());
@@ -315,14 +319,14 @@ pub async fn f_005_payloads_are_kept_byte_for_byte(store: Arc<dyn Store>) {
 }
 
 pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let backoff = Backoff::new(secs(3), 1.5, 0.25, secs(99)).expect("a backoff");
-    let full = Extras {
+    let full = TaskOptions {
         name: Some("a name, ünïcode too".into()),
         details: Some(r#"{"a":1,"b":[null,"x"]}"#.into()),
         tags: vec!["one".into(), "two words".into(), "drei'\"\\".into()],
         key: Some("a key".into()),
-        created_by: Some("somebody@example.org".into()),
+        created_by: Some("client@example.org".into()),
         content_type: Some("application/json; charset=utf-8".into()),
         trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
         overrides: Some(Overrides {
@@ -339,15 +343,15 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
         ..kit.task_with(full.clone())
     };
     let task = kit.create(0, new).await;
-    assert_eq!(task.extras.as_deref(), Some(&full));
+    assert_eq!(task.options.as_deref(), Some(&full));
     assert_eq!(task.message().and_then(|m| m.trace), full.trace);
     // The overrides hold: heartbeats add nothing and no second run is allowed.
     let task = kit.run(0, &task, "w").await;
     assert_eq!(task.state.trigger_at(), Some(at(41_000)));
     let task = kit.finish(1, &task, super::kit::retriable("once")).await;
     assert_eq!(task.kind(), StateKind::Failed);
-    assert_eq!(task.extras.as_deref(), Some(&full));
+    assert_eq!(task.options.as_deref(), Some(&full));
 
     let plain = kit.create(1, kit.new_task()).await;
-    assert_eq!(plain.extras, None);
+    assert_eq!(plain.options, None);
 }

@@ -1,10 +1,10 @@
-//! What the consumer reads: due tasks, ready tasks, owned tasks.
+//! The reads of the consumer: due tasks, ready tasks, owned tasks.
 
 use std::sync::Arc;
 
-use dueline_domain::{NewTask, Priority, StateKind, Task, TaskId};
+use dueline_domain::{Due, NewTask, Priority, StateKind, Task, TaskId};
 
-use super::kit::{Kit, at, ids, job, job_name, retriable, success, token, worker};
+use super::kit::{StoreKit, at, ids, job, job_name, retriable, success, token, worker};
 use crate::{DuePage, DueTask, OwnedTask, Rng as _, Share, Store};
 
 fn due_ids(page: &DuePage) -> Vec<TaskId> {
@@ -17,12 +17,12 @@ fn sorted(mut ids: Vec<TaskId>) -> Vec<TaskId> {
 }
 
 pub async fn nothing_is_due_in_an_empty_store(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     assert_eq!(kit.due(0).await, DuePage::default());
 }
 
 pub async fn f_009_a_task_is_due_at_its_time_and_not_before(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let late = kit.create(0, kit.task_due(9_000)).await;
     let task = kit.create(0, kit.task_due(5_000)).await;
     let page = kit.due(4_999).await;
@@ -42,8 +42,8 @@ pub async fn f_009_a_task_is_due_at_its_time_and_not_before(store: Arc<dyn Store
     assert_eq!(page.next_at, None);
 }
 
-pub async fn every_unfinished_task_becomes_due_whatever_its_state(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn an_unfinished_task_becomes_due_in_every_state(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let mut tasks = vec![kit.create(0, kit.task_due(1_000)).await];
     let mut enqueued = Vec::new();
     for _ in 0..4 {
@@ -68,10 +68,14 @@ pub async fn every_unfinished_task_becomes_due_whatever_its_state(store: Arc<dyn
 }
 
 pub async fn a_task_is_due_until_it_has_moved(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.task_due(1_000)).await;
     for _ in 0..2 {
-        assert_eq!(kit.due(1_000).await.tasks.len(), 1, "reading moves nothing");
+        assert_eq!(
+            kit.due(1_000).await.tasks.len(),
+            1,
+            "a read changes nothing"
+        );
     }
     let task = kit.trigger(1_000, &task).await;
     let page = kit.due(1_000).await;
@@ -83,15 +87,15 @@ pub async fn a_task_is_due_until_it_has_moved(store: Arc<dyn Store>) {
     assert_eq!(kit.due(9_000_000).await, DuePage::default());
 }
 
-pub async fn the_limit_holds_per_job_and_says_that_there_is_more(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn the_limit_is_per_job_and_the_page_says_that_there_is_more(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let mut mail = Vec::new();
     for n in (1..=5).rev() {
         mail.insert(0, kit.create(0, kit.task_due(n * 10)).await);
     }
     let post = NewTask {
-        run_at: Some(at(7)),
+        due: Due::At(at(7)),
         ..kit.new_task_of("post")
     };
     let post = kit.create(0, post).await;
@@ -101,7 +105,11 @@ pub async fn the_limit_holds_per_job_and_says_that_there_is_more(store: Arc<dyn 
         page.tasks.iter().partition(|due| due.job == mail[0].job);
     let seen: Vec<_> = of_mail.iter().map(|due| due.id).collect();
     assert_eq!(seen, ids(&mail)[..3], "the oldest three, oldest first");
-    assert_eq!(of_post.len(), 1, "a backlog of one job hides no other");
+    assert_eq!(
+        of_post.len(),
+        1,
+        "the backlog of one job hides no other job"
+    );
     assert_eq!(of_post[0].id, post.id);
 
     let page = kit.due_by(1_000, 5, &[]).await;
@@ -114,7 +122,7 @@ pub async fn the_limit_holds_per_job_and_says_that_there_is_more(store: Arc<dyn 
 }
 
 pub async fn a_limit_of_zero_hides_pending_tasks_but_never_owned_ones(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mut owned = Vec::new();
     for _ in 0..2 {
         let task = kit.create(0, kit.new_task()).await;
@@ -125,7 +133,7 @@ pub async fn a_limit_of_zero_hides_pending_tasks_but_never_owned_ones(store: Arc
     }
     let page = kit.due_by(8_000, 100, &[("mail", 0)]).await;
     assert_eq!(sorted(due_ids(&page)), sorted(ids(&owned)));
-    assert!(!page.more, "what a zero hides does not count");
+    assert!(!page.more, "tasks hidden by a limit of zero do not count");
     let page = kit.due_by(8_000, 100, &[("mail", 1)]).await;
     assert_eq!((page.tasks.len(), page.more), (3, true));
     assert!(ids(&owned).iter().all(|id| due_ids(&page).contains(id)));
@@ -133,43 +141,45 @@ pub async fn a_limit_of_zero_hides_pending_tasks_but_never_owned_ones(store: Arc
     assert_eq!((page.tasks.len(), page.more), (1, true));
 }
 
-pub async fn due_tasks_of_a_paused_job_are_still_told(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn due_tasks_of_a_paused_job_are_still_returned(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let paused = kit.store.pause_job(&job_name("mail"), true, at(0)).await;
     paused.expect("the job can be paused");
     let task = kit.create(0, kit.new_task()).await;
-    // Whether they are wanted is the caller's decision, by its limits.
+    // The caller leaves them out by its limits.
     assert_eq!(due_ids(&kit.due(0).await), [task.id]);
     assert!(kit.due_by(0, 9, &[("mail", 0)]).await.tasks.is_empty());
 }
 
-pub async fn shares_hide_what_is_others_and_together_show_everything(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_share_returns_only_its_jobs_and_all_shares_together_return_all(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
     for n in 0..12 {
         let name = format!("job-{n}");
         kit.put(job(&name)).await;
         kit.create(
             0,
             NewTask {
-                run_at: Some(at(5)),
+                due: Due::At(at(5)),
                 ..kit.new_task_of(&name)
             },
         )
         .await;
     }
-    let everything = kit.due(10).await;
-    assert_eq!(everything.tasks.len(), 12);
+    let unshared = kit.due(10).await;
+    assert_eq!(unshared.tasks.len(), 12);
     let members = ["a", "b", "c"].map(worker);
-    let mut together = Vec::new();
+    let mut union = Vec::new();
     for me in &members {
         let share = Share::of(me, &members);
         let page = kit.due_of(10, share.clone()).await;
-        let is_mine = |due: &DueTask| share.covers(&due.job, 0);
-        let mine = everything.tasks.iter().filter(|due| is_mine(due)).count();
-        assert_eq!(page.tasks.len(), mine, "nothing of others, all of mine");
-        together.extend(due_ids(&page));
+        let is_covered = |due: &&DueTask| share.covers(&due.job, 0);
+        let covered = unshared.tasks.iter().filter(is_covered).count();
+        assert_eq!(page.tasks.len(), covered, "exactly the tasks of the share");
+        union.extend(due_ids(&page));
     }
-    assert_eq!(sorted(together), sorted(due_ids(&everything)));
+    assert_eq!(sorted(union), sorted(due_ids(&unshared)));
 }
 
 fn urgent(priority: i64, new: NewTask) -> NewTask {
@@ -178,7 +188,7 @@ fn urgent(priority: i64, new: NewTask) -> NewTask {
 }
 
 pub async fn f_022_higher_priority_is_ready_first(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let low = kit.create(0, urgent(-50, kit.task_due(-9_000))).await;
     let high = kit.create(0, urgent(50, kit.task_due(-10))).await;
     assert_eq!(kit.ready("mail").await, [high.id, low.id]);
@@ -195,28 +205,43 @@ pub async fn f_022_higher_priority_is_ready_first(store: Arc<dyn Store>) {
     assert_ne!(ready[0].priority, ready[101].priority);
 }
 
-pub async fn f_024_oldest_posting_is_ready_first_within_a_priority(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    // Ids that sort otherwise than they were posted.
+pub async fn f_024_the_oldest_submit_is_ready_first_within_a_priority(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    // Ids whose order is not the submit order.
     let new = (0..50).map(|_| NewTask {
         id: kit.rng.task_id(at(kit.rng.below(1_000_000).cast_signed())),
         ..kit.new_task()
     });
-    let mut posted = ids(&kit.create_all(0, new.collect()).await);
+    let mut submitted = ids(&kit.create_all(0, new.collect()).await);
     for _ in 0..10 {
-        posted.push(kit.create(0, kit.new_task()).await.id);
+        submitted.push(kit.create(0, kit.new_task()).await.id);
     }
-    assert_eq!(kit.ready("mail").await, posted);
+    assert_eq!(kit.ready("mail").await, submitted);
 }
 
-pub async fn a_15_ready_order_is_priority_then_due_time_then_posting(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+/// F-152: a backlog of low priority does not hide due tasks of high priority.
+pub async fn f_152_due_tasks_of_higher_priority_come_first(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut expected = Vec::new();
+    for (priority, due_ms) in [(50, 800), (50, 900), (0, 100), (-50, 1), (-50, 2), (-50, 3)] {
+        let task = kit.create(0, urgent(priority, kit.task_due(due_ms)));
+        expected.push(task.await.id);
+    }
+    assert_eq!(due_ids(&kit.due(1_000).await), expected);
+    let page = kit.due_by(1_000, 4, &[]).await;
+    assert_eq!((due_ids(&page), page.more), (expected[..4].to_vec(), true));
+    let page = kit.due_by(1_000, 4, &[("mail", 3)]).await;
+    assert_eq!((due_ids(&page), page.more), (expected[..3].to_vec(), true));
+}
+
+pub async fn a_15_ready_order_is_priority_then_due_time_then_submit_order(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let mut expected = Vec::new();
     let keys = [(1, -5), (0, -9), (1, -5), (0, -3), (1, -8), (0, -9)];
-    for (posted, (priority, due_ms)) in keys.into_iter().enumerate() {
+    for (number, (priority, due_ms)) in keys.into_iter().enumerate() {
         let new = urgent(priority, kit.task_due(due_ms));
         let task = kit.create(0, new).await;
-        expected.push((-priority, due_ms, posted, task.id));
+        expected.push((-priority, due_ms, number, task.id));
     }
     expected.sort_unstable();
     let expected: Vec<TaskId> = expected.into_iter().map(|(.., id)| id).collect();
@@ -227,7 +252,7 @@ pub async fn a_15_ready_order_is_priority_then_due_time_then_posting(store: Arc<
 }
 
 pub async fn only_enqueued_tasks_of_the_job_are_ready(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     kit.create(0, kit.task_due(9_000)).await;
     kit.create(0, kit.new_task_of("post")).await;
@@ -238,12 +263,14 @@ pub async fn only_enqueued_tasks_of_the_job_are_ready(store: Arc<dyn Store>) {
     let ready = kit.store.ready(&job_name("mail"), 10).await;
     let message = task.message().expect("a message");
     assert_eq!(ready.expect("ready tasks"), [message]);
-    let nobody = kit.store.ready(&job_name("nobody"), 10).await;
-    assert!(nobody.expect("an answer").is_empty());
+    let unknown = kit.store.ready(&job_name("unknown"), 10).await;
+    assert!(unknown.expect("an answer").is_empty());
 }
 
-pub async fn a_task_that_comes_back_keeps_its_place_in_the_ready_order(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_task_that_is_enqueued_again_keeps_its_place_in_the_ready_order(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
     let first = kit.create(0, kit.new_task()).await;
     let second = kit.create(0, kit.new_task()).await;
     let first = kit.claim(1, &first, "w").await;
@@ -267,8 +294,8 @@ fn as_owned(task: &Task) -> OwnedTask {
     }
 }
 
-pub async fn owned_tasks_are_told_by_worker(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn owned_tasks_are_returned_by_worker(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let mut tasks = Vec::new();
     for _ in 0..2 {
@@ -294,9 +321,9 @@ pub async fn owned_tasks_are_told_by_worker(store: Arc<dyn Store>) {
     assert_eq!(sorted_owned(of_w.expect("owned")), sorted_owned(expected));
 
     kit.finish(2, &running, success("ok")).await;
-    kit.step(2, &claimed, kit.owner_lost_event(&claimed)).await;
+    kit.apply(2, &claimed, kit.reclaim_event(&claimed)).await;
     let left = kit.store.owned(at(10), None).await.expect("owned tasks");
     assert_eq!(left, [as_owned(&elsewhere)]);
-    let nobody = kit.store.owned(at(10), Some(&worker("nobody"))).await;
-    assert!(nobody.expect("an answer").is_empty());
+    let unknown = kit.store.owned(at(10), Some(&worker("unknown"))).await;
+    assert!(unknown.expect("an answer").is_empty());
 }

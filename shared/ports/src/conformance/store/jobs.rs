@@ -1,10 +1,12 @@
-//! Job definitions, the numbers about them, and their end.
+//! Job definitions, their statistics, and the pruning of their tasks.
 
 use std::sync::Arc;
 
-use dueline_domain::{Backoff, Handler, Job, Policy, Quota, RetryPolicy, StateKind, Task, TaskId};
+use dueline_domain::{
+    Backoff, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId,
+};
 
-use super::kit::{Kit, at, fatal, job, job_name, secs, success};
+use super::kit::{StoreKit, at, fatal, job, job_name, secs, success};
 use crate::{JobStats, ListQuery, PutJob, Store, StoreError};
 
 /// A job with no setting at its default.
@@ -33,6 +35,7 @@ fn unusual() -> Job {
             run_timeout: Some(secs(15)),
             losses_max: 16,
             retention: Some(secs(17)),
+            sink: Sink::parse("file:odd.ndjson").ok(),
         },
         quota: Quota {
             rate_per_s: Some(12.5),
@@ -44,20 +47,20 @@ fn unusual() -> Job {
     }
 }
 
-pub async fn a_job_comes_back_with_every_setting(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_job_is_read_with_every_setting(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let put = kit.put(unusual()).await;
     assert_eq!(*put, unusual());
     let read = kit.store.job(&unusual().name).await.expect("an answer");
     assert_eq!(read.as_deref(), Some(&unusual()));
     let plain = kit.store.job(&job_name("mail")).await.expect("an answer");
     assert_eq!(plain.as_deref(), Some(&job("mail")));
-    let missing = kit.store.job(&job_name("nobody")).await;
+    let missing = kit.store.job(&job_name("unknown")).await;
     assert_eq!(missing.expect("an answer"), None);
 }
 
 pub async fn jobs_are_listed_by_name(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     for name in ["zebra", "Alpha", "alpha"] {
         kit.put(job(name)).await;
     }
@@ -66,11 +69,11 @@ pub async fn jobs_are_listed_by_name(store: Arc<dyn Store>) {
     assert_eq!(names, ["Alpha", "alpha", "mail", "zebra"]);
 }
 
-pub async fn replacing_a_job_keeps_who_made_it_and_when(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn replacing_a_job_keeps_its_creator_and_creation_time(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let changed = Job {
         info: "changed".into(),
-        created_by: "somebody else".into(),
+        created_by: "another client".into(),
         created_at: at(500),
         changed_at: at(500),
         policy: Policy {
@@ -91,18 +94,18 @@ pub async fn replacing_a_job_keeps_who_made_it_and_when(store: Arc<dyn Store>) {
 
     let if_absent = true;
     let job = unusual();
-    let made = kit.store.put_job(PutJob { job, if_absent }).await;
-    assert_eq!(*made.expect("a new job"), unusual());
+    let created = kit.store.put_job(PutJob { job, if_absent }).await;
+    assert_eq!(*created.expect("a new job"), unusual());
     let job = Job {
         info: "never stored".into(),
         ..unusual()
     };
-    let left = kit.store.put_job(PutJob { job, if_absent }).await;
-    assert_eq!(*left.expect("the existing job"), unusual());
+    let existing = kit.store.put_job(PutJob { job, if_absent }).await;
+    assert_eq!(*existing.expect("the existing job"), unusual());
 }
 
-pub async fn a_changed_policy_holds_for_the_next_step_of_each_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_changed_policy_applies_to_the_next_transition_of_each_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     kit.set_policy(Policy {
         claim_timeout: secs(77),
@@ -114,7 +117,7 @@ pub async fn a_changed_policy_holds_for_the_next_step_of_each_task(store: Arc<dy
 }
 
 pub async fn a_job_can_be_paused_and_resumed(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mail = job_name("mail");
     for (paused, ms) in [(true, 5), (true, 6), (false, 7)] {
         let changed = kit.store.pause_job(&mail, paused, at(ms)).await;
@@ -130,13 +133,14 @@ pub async fn a_job_can_be_paused_and_resumed(store: Arc<dyn Store>) {
         let read = kit.store.job(&mail).await.expect("an answer");
         assert_eq!(read.as_deref(), Some(&expected));
     }
-    let answer = kit.store.pause_job(&job_name("nobody"), true, at(8)).await;
+    let unknown = job_name("unknown");
+    let answer = kit.store.pause_job(&unknown, true, at(8)).await;
     let refused = matches!(answer, Err(StoreError::NotFound { .. }));
     assert!(refused, "{answer:?}");
 }
 
 pub async fn f_015_a_job_with_unfinished_tasks_is_not_deleted(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mail = job_name("mail");
     let done = kit.succeeded(0).await;
     let waiting = kit.create(0, kit.task_due(9_000)).await;
@@ -152,7 +156,7 @@ pub async fn f_015_a_job_with_unfinished_tasks_is_not_deleted(store: Arc<dyn Sto
 }
 
 pub async fn deleting_a_job_removes_its_finished_tasks(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let other = kit.create(0, kit.new_task_of("post")).await;
     let mail = job_name("mail");
@@ -165,9 +169,9 @@ pub async fn deleting_a_job_removes_its_finished_tasks(store: Arc<dyn Store>) {
     let refused = matches!(answer, Err(StoreError::NotFound { .. }));
     assert!(refused, "{answer:?}");
     let submit = kit.try_create(1, kit.new_task()).await;
-    assert!(submit.is_err(), "nothing can be submitted to it");
+    assert!(submit.is_err(), "a deleted job accepts no tasks");
 
-    // A job of the same name is a new job, with nothing of the old one.
+    // A job of the same name is a new job, without tasks or statistics of the old one.
     kit.put(Job {
         created_at: at(2),
         ..job("mail")
@@ -183,7 +187,7 @@ pub async fn deleting_a_job_removes_its_finished_tasks(store: Arc<dyn Store>) {
 }
 
 pub async fn stats_count_by_state_and_name_the_oldest_due_time(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let mail = job_name("mail");
     let empty = kit.store.stats(&mail).await.expect("stats");
@@ -204,7 +208,7 @@ pub async fn stats_count_by_state_and_name_the_oldest_due_time(store: Arc<dyn St
     let oldest_due_at = Some(at(20_000));
     assert_eq!(
         stats.oldest_due_at, oldest_due_at,
-        "owned ones do not count"
+        "owned tasks do not count"
     );
 
     kit.finish(1, &running, success("ok")).await;
@@ -213,7 +217,7 @@ pub async fn stats_count_by_state_and_name_the_oldest_due_time(store: Arc<dyn St
     assert_eq!(stats.by_state, expected);
 }
 
-async fn present(kit: &Kit, tasks: &[Task]) -> Vec<TaskId> {
+async fn present(kit: &StoreKit, tasks: &[Task]) -> Vec<TaskId> {
     let mut present = Vec::new();
     for task in tasks {
         present.extend(kit.find(&task.job, &task.id).await.map(|task| task.id));
@@ -222,7 +226,7 @@ async fn present(kit: &Kit, tasks: &[Task]) -> Vec<TaskId> {
 }
 
 pub async fn f_110_only_finished_tasks_past_their_retention_are_pruned(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     kit.set_policy(Policy {
         retention: Some(secs(2)),
@@ -241,11 +245,11 @@ pub async fn f_110_only_finished_tasks_past_their_retention_are_pruned(store: Ar
     kept.push(kit.create(0, kit.task_due(99_000)).await);
     let running = kit.create(0, kit.new_task()).await;
     kept.push(kit.run(0, &running, "w").await);
-    let for_ever = kit.create(0, kit.new_task_of("post")).await;
-    let for_ever = kit.run(0, &for_ever, "w").await;
-    kept.push(kit.finish(0, &for_ever, success("ok")).await);
+    let no_retention = kit.create(0, kit.new_task_of("post")).await;
+    let no_retention = kit.run(0, &no_retention, "w").await;
+    kept.push(kit.finish(0, &no_retention, success("ok")).await);
 
-    assert_eq!(kit.prune(1_999, 100).await, 0, "too early for all");
+    assert_eq!(kit.prune(1_999, 100).await, 0, "no retention has passed");
     assert_eq!(kit.prune(10_000, 4).await, old.len());
     assert!(present(&kit, &old).await.is_empty());
     assert_eq!(present(&kit, &kept).await.len(), kept.len());

@@ -1,11 +1,11 @@
-//! What every case needs: a job, tasks, and steps that are checked against the pure function on the way.
+//! Helpers of all cases: a job, tasks, and calls whose results are checked against the pure function.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_domain::{
-    Claim, Event, Extras, Handler, Jitter, Job, JobName, NewTask, Outcome, OwnerLost, Policy,
-    Quota, Reason, RetryClass, State, StateKind, Task, TaskId, Timestamp, Token, Trigger, WorkerId,
+    Claim, Event, Handler, Jitter, Job, JobName, NewTask, Outcome, Policy, Quota, Reason, Reclaim,
+    RetryClass, State, StateKind, Task, TaskId, TaskOptions, Timestamp, Token, Trigger, WorkerId,
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     Store, StoreError, TaskIds, fakes::SeededRng,
 };
 
-/// A point in time, told from the beginning of the case.
+/// The time `ms` milliseconds after the beginning of the case.
 pub(super) fn at(ms: i64) -> Timestamp {
     Timestamp::clamped(1_700_000_000_000 + ms)
 }
@@ -71,14 +71,14 @@ pub(super) fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
-/// A fresh store with the job `mail` in it.
-pub(super) struct Kit {
+/// A fresh store that has the job `mail`.
+pub(super) struct StoreKit {
     pub(super) store: Arc<dyn Store>,
     pub(super) rng: SeededRng,
     pub(super) ids: TaskIds,
 }
 
-impl Kit {
+impl StoreKit {
     pub(super) async fn new(store: Arc<dyn Store>) -> Self {
         let rng = SeededRng::new(0x005e_ed00);
         let ids = TaskIds::new();
@@ -108,7 +108,7 @@ impl Kit {
     }
 
     pub(super) fn new_task_of(&self, job: &str) -> NewTask {
-        // In the order in which they are made, as a frontend makes them.
+        // Ascending, as a frontend makes them.
         let id = self.ids.next(at(0), self.rng.next_u64().into());
         NewTask::now(id, job_name(job), Bytes::from_static(b"payload"))
     }
@@ -117,30 +117,33 @@ impl Kit {
     pub(super) fn task_due(&self, ms: i64) -> NewTask {
         let run_at = Some(at(ms));
         let new = self.new_task();
-        NewTask { run_at, ..new }
+        NewTask {
+            due: run_at.into(),
+            ..new
+        }
     }
 
-    /// A submit of `mail` with rare fields.
-    pub(super) fn task_with(&self, extras: Extras) -> NewTask {
-        let extras = Some(Box::new(extras));
+    /// A submit of `mail` with options.
+    pub(super) fn task_with(&self, options: TaskOptions) -> NewTask {
+        let options = Some(Box::new(options));
         let new = self.new_task();
-        NewTask { extras, ..new }
+        NewTask { options, ..new }
     }
 
-    pub(super) fn order(&self, task: NewTask) -> Create {
+    pub(super) fn create_request(&self, task: NewTask) -> Create {
         Create {
             task,
             token: self.rng.token(),
             write: self.rng.write_id(),
-            hand_on: true,
+            may_enqueue: true,
             claim_for: None,
         }
     }
 
     pub(super) async fn try_create(&self, ms: i64, new: NewTask) -> Result<Created, StoreError> {
-        let order = self.order(new);
-        let mut results = self.store.create(at(ms), vec![order]).await;
-        assert_eq!(results.len(), 1, "one answer per item");
+        let request = self.create_request(new);
+        let mut results = self.store.create(at(ms), vec![request]).await;
+        assert_eq!(results.len(), 1, "one result per item");
         results.remove(0)
     }
 
@@ -154,8 +157,11 @@ impl Kit {
 
     /// Stores many tasks with one call.
     pub(super) async fn create_all(&self, ms: i64, new: Vec<NewTask>) -> Vec<Task> {
-        let orders = new.into_iter().map(|new| self.order(new)).collect();
-        let results = self.store.create(at(ms), orders).await;
+        let requests = new
+            .into_iter()
+            .map(|new| self.create_request(new))
+            .collect();
+        let results = self.store.create(at(ms), requests).await;
         let created = results.into_iter().map(|result| result.expect("a task"));
         created.map(|created| *created.task).collect()
     }
@@ -182,27 +188,27 @@ impl Kit {
     /// Sends one command.
     pub(super) async fn send(&self, ms: i64, command: Command) -> Result<Applied, StoreError> {
         let mut results = self.store.apply(at(ms), vec![command]).await;
-        assert_eq!(results.len(), 1, "one answer per command");
+        assert_eq!(results.len(), 1, "one result per command");
         results.remove(0)
     }
 
-    /// A step that must succeed; the answer and the stored task must be what the pure function decides.
-    pub(super) async fn step(&self, ms: i64, task: &Task, event: Event) -> Task {
+    /// Applies an event that must succeed. The result and the stored task must be as the pure function decides.
+    pub(super) async fn apply(&self, ms: i64, task: &Task, event: Event) -> Task {
         let command = self.command(task, event);
         let definition = self.store.job(&task.job).await.expect("the store answers");
         let policy = &definition.expect("the job").policy;
         let mut expected = self.get(task).await;
         let decided =
             dueline_domain::apply(&expected, policy, &command.event, command.write, at(ms));
-        expected.advance(decided.expect("a legal step"));
-        let applied = self.send(ms, command).await.expect("a step that is legal");
+        expected.advance(decided.expect("a legal event"));
+        let applied = self.send(ms, command).await.expect("a legal event");
         assert!(!applied.repeated, "the command is new");
         assert_eq!(*applied.task, expected);
         assert_eq!(self.get(task).await, expected);
         expected
     }
 
-    /// A step that must be rejected and must leave the task as it was.
+    /// Applies an event that must be rejected and must not change the task.
     pub(super) async fn refused(&self, ms: i64, task: &Task, event: Event) -> Reason {
         let before = self.get(task).await;
         let answer = self.send(ms, self.command(task, event.clone())).await;
@@ -223,19 +229,19 @@ impl Kit {
     }
 
     pub(super) async fn claim(&self, ms: i64, task: &Task, name: &str) -> Task {
-        self.step(ms, task, self.claim_event(task, name, false))
+        self.apply(ms, task, self.claim_event(task, name, false))
             .await
     }
 
     pub(super) async fn start(&self, ms: i64, task: &Task) -> Task {
         let token = token(task);
-        self.step(ms, task, Event::Start { token }).await
+        self.apply(ms, task, Event::Start { token }).await
     }
 
     /// Claims and starts, with one write unless there is only one try.
     pub(super) async fn run(&self, ms: i64, task: &Task, name: &str) -> Task {
         let claimed = self
-            .step(ms, task, self.claim_event(task, name, true))
+            .apply(ms, task, self.claim_event(task, name, true))
             .await;
         match claimed.kind() {
             StateKind::Claimed => self.start(ms, &claimed).await,
@@ -253,10 +259,10 @@ impl Kit {
     }
 
     pub(super) async fn finish(&self, ms: i64, task: &Task, outcome: Outcome) -> Task {
-        self.step(ms, task, self.finish_event(task, outcome)).await
+        self.apply(ms, task, self.finish_event(task, outcome)).await
     }
 
-    /// The consumer's event for what it sees of `task`.
+    /// The consumer's trigger event for `task`.
     pub(super) fn trigger_event(&self, task: &Task) -> Event {
         Event::Trigger(Trigger {
             seen: task.kind(),
@@ -266,13 +272,13 @@ impl Kit {
         })
     }
 
-    /// What the consumer does about `task`.
+    /// Applies the consumer's trigger event.
     pub(super) async fn trigger(&self, ms: i64, task: &Task) -> Task {
-        self.step(ms, task, self.trigger_event(task)).await
+        self.apply(ms, task, self.trigger_event(task)).await
     }
 
-    pub(super) fn owner_lost_event(&self, task: &Task) -> Event {
-        Event::OwnerLost(OwnerLost {
+    pub(super) fn reclaim_event(&self, task: &Task) -> Event {
+        Event::Reclaim(Reclaim {
             token: token(task),
             next: self.rng.token(),
             jitter: Jitter::default(),
@@ -291,7 +297,7 @@ impl Kit {
         let mut tasks = Vec::new();
         let mut query = query.clone();
         query.limit = limit;
-        // A store may answer short pages, but not endlessly.
+        // A store may return short pages, but not without end.
         for _ in 0..10_000 {
             let page = self.store.list(query.clone()).await.expect("a page");
             assert!(page.tasks.len() <= limit, "no page exceeds its limit");
@@ -318,6 +324,21 @@ impl Kit {
         .await
     }
 
+    pub(super) async fn due_owed_by(
+        &self,
+        ms: i64,
+        limit: usize,
+        by_job: &[(&str, usize)],
+    ) -> DuePage {
+        let by_job = by_job.iter().map(|(job, max)| (job_name(job), *max));
+        self.due_page(DueQuery {
+            owed_limit: limit,
+            owed_limits: by_job.collect(),
+            ..due_query(ms)
+        })
+        .await
+    }
+
     pub(super) async fn due_of(&self, ms: i64, share: Share) -> DuePage {
         let share = Some(share);
         self.due_page(DueQuery {
@@ -337,7 +358,7 @@ impl Kit {
         ready.into_iter().map(|message| message.id).collect()
     }
 
-    /// Prunes until nothing more goes; answers how many went.
+    /// Prunes until the scan is complete; returns how many tasks were deleted.
     pub(super) async fn prune(&self, ms: i64, limit: usize) -> usize {
         let mut total = 0;
         loop {
@@ -357,11 +378,13 @@ fn due_query(ms: i64) -> DueQuery {
         now: at(ms),
         limit_per_job: 100,
         pending_limits: Default::default(),
+        owed_limit: 100,
+        owed_limits: Default::default(),
         share: None,
     }
 }
 
-/// Whether a state is `enqueued`, and until when.
+/// When the message of an enqueued task counts as lost; `None` in any other state.
 pub(super) fn enqueued_until(task: &Task) -> Option<Timestamp> {
     match task.state {
         State::Enqueued { expires_at, .. } => Some(expires_at),

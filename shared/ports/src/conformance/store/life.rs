@@ -1,4 +1,4 @@
-//! The life of a task, from submit to its end.
+//! The lifecycle of a task, from submit to end.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use dueline_domain::{
     StateKind, limits,
 };
 
-use super::kit::{Kit, at, enqueued_until, fatal, retriable, secs, success, token, worker};
+use super::kit::{StoreKit, at, enqueued_until, fatal, retriable, secs, success, token, worker};
 use crate::Store;
 
 pub async fn a_task_lives_from_submit_to_success(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.task_due(1_000)).await;
     let task = kit.trigger(1_000, &task).await;
     assert_eq!(enqueued_until(&task), Some(at(61_000)));
@@ -22,9 +22,9 @@ pub async fn a_task_lives_from_submit_to_success(store: Arc<dyn Store>) {
     assert_eq!((task.started_at, task.tries), (None, 0));
     let task = kit.start(1_020, &task).await;
     assert_eq!((task.started_at, task.tries), (Some(at(1_020)), 1));
-    let held = token(&task);
+    let current = token(&task);
     let task = kit
-        .step(5_000, &task, Event::Heartbeat { token: held })
+        .apply(5_000, &task, Event::Heartbeat { token: current })
         .await;
     assert_eq!(task.state.trigger_at(), Some(at(13_000)));
     let task = kit.finish(6_000, &task, success("42")).await;
@@ -36,7 +36,7 @@ pub async fn a_task_lives_from_submit_to_success(store: Arc<dyn Store>) {
 }
 
 pub async fn claim_and_start_can_be_one_write(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.run(10, &task, "w").await;
     assert_eq!((task.kind(), task.tries), (StateKind::Processing, 1));
@@ -48,7 +48,7 @@ pub async fn claim_and_start_can_be_one_write(store: Arc<dyn Store>) {
 }
 
 pub async fn start_and_outcome_can_be_one_write(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.claim(10, &task, "w").await;
     let event = Event::Finish {
@@ -57,13 +57,13 @@ pub async fn start_and_outcome_can_be_one_write(store: Arc<dyn Store>) {
         outcome: success("fast"),
         jitter: Jitter::default(),
     };
-    let task = kit.step(15, &task, event).await;
+    let task = kit.apply(15, &task, event).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Succeeded, 1));
     assert_eq!(task.started_at, Some(at(12)));
 }
 
 pub async fn f_043_history_has_one_entry_per_run_that_failed(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mut task = kit.create(0, kit.new_task()).await;
     for (n, error) in ["first", "sécond"].into_iter().enumerate() {
         let ms = i64::try_from(n).expect("small") * 100_000;
@@ -84,7 +84,7 @@ pub async fn f_043_history_has_one_entry_per_run_that_failed(store: Arc<dyn Stor
 }
 
 pub async fn f_050_a_checkpoint_is_kept_apart_from_the_payload(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mut task = kit.create(0, kit.new_task()).await;
     for (n, text) in [(0, "first"), (1, "second")] {
         let ms = n * 100_000;
@@ -93,7 +93,7 @@ pub async fn f_050_a_checkpoint_is_kept_apart_from_the_payload(store: Arc<dyn St
             token: token(&task),
             payload: Bytes::from_static(text.as_bytes()),
         };
-        task = kit.step(ms + 20, &task, event).await;
+        task = kit.apply(ms + 20, &task, event).await;
         task = kit.finish(ms + 30, &task, retriable("again")).await;
         task = kit.trigger(ms + 90_000, &task).await;
         assert_eq!(task.input().as_ref(), text.as_bytes());
@@ -105,12 +105,12 @@ pub async fn f_050_a_checkpoint_is_kept_apart_from_the_payload(store: Arc<dyn St
         token: token(&task),
         payload: Bytes::new(),
     };
-    task = kit.step(200_001, &task, event).await;
+    task = kit.apply(200_001, &task, event).await;
     assert_eq!(task.checkpoint, Some(Bytes::new()));
 }
 
 pub async fn f_056_a_retriable_task_is_due_again_after_its_backoff(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let backoff = |s| Backoff::new(secs(s), 2.0, 0.5, secs(3_600)).expect("a backoff");
     kit.set_policy(Policy {
         retry: RetryPolicy {
@@ -129,11 +129,11 @@ pub async fn f_056_a_retriable_task_is_due_again_after_its_backoff(store: Arc<dy
         outcome: retriable("down"),
         jitter: Jitter::from_random(1 << 63),
     };
-    let task = kit.step(1_000, &task, event).await;
-    // Two seconds, and half of the half at most that the jitter may add.
+    let task = kit.apply(1_000, &task, event).await;
+    // Two seconds, plus half of the largest jitter, which is half of the wait.
     let retry_at = at(1_000 + 2_500);
     assert_eq!(task.state, State::Retriable { retry_at });
-    assert_eq!(task.run_at, at(0), "f_011: the original time stays");
+    assert_eq!(task.run_at, at(0), "f_011: the original time is kept");
     assert!(kit.due(3_499).await.tasks.is_empty());
     assert_eq!(kit.due(3_500).await.tasks.len(), 1);
 
@@ -149,17 +149,17 @@ pub async fn f_056_a_retriable_task_is_due_again_after_its_backoff(store: Arc<dy
 
     let task = kit.trigger(64_000, &task).await;
     let task = kit.run(64_000, &task, "w").await;
-    let asked = Outcome::Retriable {
+    let with_delay = Outcome::Retriable {
         class: RetryClass::Slow,
         delay: Some(secs(7)),
         error: "busy".into(),
     };
-    let task = kit.finish(65_000, &task, asked).await;
+    let task = kit.finish(65_000, &task, with_delay).await;
     assert_eq!(task.state.trigger_at(), Some(at(72_000)));
 }
 
 pub async fn a_fatal_failure_ends_the_task_with_tries_left(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.run(1, &task, "w").await;
     let task = kit.finish(2, &task, fatal("no such file")).await;
@@ -170,7 +170,7 @@ pub async fn a_fatal_failure_ends_the_task_with_tries_left(store: Arc<dyn Store>
 }
 
 pub async fn a_task_without_a_try_left_fails(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.set_policy(policy_with_retries(Some(1))).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.run(1, &task, "w").await;
@@ -191,8 +191,8 @@ fn policy_with_retries(retries_max: Option<u32>) -> Policy {
     }
 }
 
-pub async fn a_lost_run_uses_a_try_and_is_handed_on_at_once(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_lost_run_uses_a_try_and_its_task_is_enqueued_at_once(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     kit.set_policy(policy_with_retries(Some(1))).await;
     let task = kit.create(0, kit.new_task()).await;
     let first = token(&task);
@@ -210,7 +210,7 @@ pub async fn a_lost_run_uses_a_try_and_is_handed_on_at_once(store: Arc<dyn Store
 }
 
 pub async fn a_lost_claim_uses_no_try(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.claim(0, &task, "w").await;
     let task = kit.trigger(10_000, &task).await;
@@ -220,7 +220,7 @@ pub async fn a_lost_claim_uses_no_try(store: Arc<dyn Store>) {
 }
 
 pub async fn a_task_that_keeps_losing_its_claims_is_trashed(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.set_policy(Policy {
         losses_max: 2,
         ..Policy::default()
@@ -238,7 +238,7 @@ pub async fn a_task_that_keeps_losing_its_claims_is_trashed(store: Arc<dyn Store
 }
 
 pub async fn a_lost_message_is_replaced_without_using_a_try(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let stale = kit.claim_event(&task, "w", false);
     let task = kit.trigger(60_000, &task).await;
@@ -247,24 +247,24 @@ pub async fn a_lost_message_is_replaced_without_using_a_try(store: Arc<dyn Store
     kit.claim(60_002, &task, "w").await;
 }
 
-pub async fn what_a_dead_worker_owned_is_handed_on_before_its_lease_ends(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn tasks_of_a_dead_worker_are_enqueued_before_their_leases_end(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let claimed = kit.create(0, kit.new_task()).await;
     let claimed = kit.claim(0, &claimed, "w").await;
-    let event = kit.owner_lost_event(&claimed);
-    let claimed = kit.step(5, &claimed, event.clone()).await;
+    let event = kit.reclaim_event(&claimed);
+    let claimed = kit.apply(5, &claimed, event.clone()).await;
     assert_eq!((claimed.tries, claimed.losses), (0, 1));
     let repeated = kit.refused(6, &claimed, event).await;
     assert_eq!(repeated, Reason::Moved);
 
     let running = kit.create(0, kit.new_task()).await;
     let running = kit.run(0, &running, "w").await;
-    let running = kit.step(5, &running, kit.owner_lost_event(&running)).await;
+    let running = kit.apply(5, &running, kit.reclaim_event(&running)).await;
     assert_eq!((running.kind(), running.tries), (StateKind::Enqueued, 1));
 }
 
 pub async fn a_run_never_outlasts_its_run_timeout(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.set_policy(Policy {
         run_timeout: Some(secs(10)),
         ..Policy::default()
@@ -272,19 +272,19 @@ pub async fn a_run_never_outlasts_its_run_timeout(store: Arc<dyn Store>) {
     .await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.run(0, &task, "w").await;
-    let beat = |token| Event::Heartbeat { token };
-    let task = kit.step(6_000, &task, beat(token(&task))).await;
+    let heartbeat = |token| Event::Heartbeat { token };
+    let task = kit.apply(6_000, &task, heartbeat(token(&task))).await;
     assert_eq!(task.state.trigger_at(), Some(at(10_000)));
-    let late = kit.refused(10_000, &task, beat(token(&task))).await;
+    let late = kit.refused(10_000, &task, heartbeat(token(&task))).await;
     assert_eq!(late, Reason::Expired);
     kit.trigger(10_000, &task).await;
 }
 
-pub async fn f_013_time_never_goes_back(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn f_013_the_time_of_change_never_moves_back(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let task = kit.create(10_000, kit.new_task()).await;
     let task = kit.claim(11_000, &task, "w").await;
-    // From here on the host's clock is an hour behind.
+    // From here on, the clock is an hour behind.
     let task = kit.start(11_000 - 3_600_000, &task).await;
     assert_eq!(task.changed_at, at(11_000));
     assert_eq!(task.started_at, Some(at(11_000)));
@@ -295,7 +295,7 @@ pub async fn f_013_time_never_goes_back(store: Arc<dyn Store>) {
 }
 
 pub async fn the_history_of_a_hundred_failures_is_bounded(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.set_policy(policy_with_retries(None)).await;
     let mut task = kit.create(0, kit.new_task()).await;
     for n in 0..100 {

@@ -1,25 +1,28 @@
-//! Listings.
+//! Lists of tasks.
 
 use std::sync::Arc;
 
-use dueline_domain::{Extras, NewTask, StateKind, TaskId};
+use dueline_domain::{NewTask, StateKind, TaskId, TaskOptions};
 
-use super::kit::{Kit, at, fatal, ids, job, job_name};
+use super::kit::{StoreKit, at, fatal, ids, job, job_name};
 use crate::{ListQuery, Store, StoreError};
 
 fn of_mail() -> ListQuery {
     ListQuery::of(job_name("mail"))
 }
 
-async fn listed(kit: &Kit, query: &ListQuery) -> Vec<TaskId> {
+async fn listed(kit: &StoreKit, query: &ListQuery) -> Vec<TaskId> {
     let by_hundred = ids(&kit.list_by(query, 100).await);
     let one_by_one = ids(&kit.list_by(query, 1).await);
-    assert_eq!(by_hundred, one_by_one, "pages of any size show the same");
+    assert_eq!(
+        by_hundred, one_by_one,
+        "pages of any size list the same tasks"
+    );
     by_hundred
 }
 
 pub async fn a_job_without_tasks_has_an_empty_list(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     kit.create(0, kit.new_task_of("post")).await;
     let page = kit.store.list(of_mail()).await.expect("a page");
@@ -28,18 +31,18 @@ pub async fn a_job_without_tasks_has_an_empty_list(store: Arc<dyn Store>) {
 }
 
 pub async fn f_024_the_newest_task_is_listed_first(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mut expected = Vec::new();
     for n in 0..7 {
         // A later submit may be due earlier: the order is that of the submits.
         expected.insert(0, kit.create(n, kit.task_due(1_000 - n)).await);
     }
-    // The first on the list is the last of its batch, too.
+    // Within a batch, the last task is listed first.
     let batch = (0..5).map(|_| kit.new_task()).collect();
     for task in kit.create_all(7, batch).await {
         expected.insert(0, task);
     }
-    // What happens to a task does not move it.
+    // Later transitions do not change the position of a task.
     let oldest = kit.trigger(2_000, &expected[11]).await;
     expected[11] = kit.run(2_000, &oldest, "w").await;
     assert_eq!(kit.list_by(&of_mail(), 100).await, expected);
@@ -50,7 +53,7 @@ pub async fn f_024_the_newest_task_is_listed_first(store: Arc<dyn Store>) {
 }
 
 pub async fn paging_is_stable_while_tasks_are_added(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let mut expected = Vec::new();
     for n in 0..9 {
         expected.insert(0, kit.create(n, kit.new_task()).await.id);
@@ -71,15 +74,15 @@ pub async fn paging_is_stable_while_tasks_are_added(store: Arc<dyn Store>) {
     }
     assert_eq!(
         seen, expected,
-        "each of the first nine once, none of the new"
+        "each of the first nine once, and no later task"
     );
 }
 
-pub async fn a_cursor_of_nobody_is_refused(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_foreign_cursor_is_refused(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     kit.create(0, kit.new_task()).await;
     let query = ListQuery {
-        cursor: Some("?? no cursor of ours ??".into()),
+        cursor: Some("?? foreign cursor ??".into()),
         ..of_mail()
     };
     let answer = kit.store.list(query).await;
@@ -87,8 +90,8 @@ pub async fn a_cursor_of_nobody_is_refused(store: Arc<dyn Store>) {
     assert!(refused, "{answer:?}");
 }
 
-pub async fn a_list_can_be_narrowed_to_states(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_list_can_be_filtered_by_state(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let new = kit.create(0, kit.task_due(9_000)).await;
     let done = kit.succeeded(1).await;
     let enqueued = kit.create(2, kit.new_task()).await;
@@ -116,25 +119,25 @@ fn text(text: &str) -> Option<Arc<str>> {
     Some(Arc::from(text))
 }
 
-pub async fn a_list_can_be_narrowed_to_a_tag_a_name_or_a_key(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_list_can_be_filtered_by_tag_name_or_key(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
-    let extras = |name: &str, tags: &[&str], key: Option<&str>| Extras {
+    let options = |name: &str, tags: &[&str], key: Option<&str>| TaskOptions {
         name: text(name),
         tags: tags.iter().map(|tag| Arc::from(*tag)).collect(),
         key: key.map(Arc::from),
-        ..Extras::default()
+        ..TaskOptions::default()
     };
-    let a = kit.task_with(extras("n", &["red", "blue"], Some("k1")));
+    let a = kit.task_with(options("n", &["red", "blue"], Some("k1")));
     let a = kit.create(0, a).await;
-    let b = kit.task_with(extras("n", &["blue"], None));
+    let b = kit.task_with(options("n", &["blue"], None));
     let b = kit.create(1, b).await;
-    let c = kit.task_with(extras("N", &["reddish"], Some("k2")));
+    let c = kit.task_with(options("N", &["reddish"], Some("k2")));
     let c = kit.create(2, c).await;
     kit.create(3, kit.new_task()).await;
     let elsewhere = NewTask {
         job: job_name("post"),
-        ..kit.task_with(extras("n", &["red"], Some("k1")))
+        ..kit.task_with(options("n", &["red"], Some("k1")))
     };
     kit.create(4, elsewhere).await;
 
@@ -157,6 +160,12 @@ pub async fn a_list_can_be_narrowed_to_a_tag_a_name_or_a_key(store: Arc<dyn Stor
         ..of_mail()
     };
     assert_eq!(listed(&kit, &keyed("k1")).await, [a.id]);
+    let first = ListQuery {
+        limit: 1,
+        ..keyed("k1")
+    };
+    let page = kit.store.list(first).await.expect("a page");
+    assert_eq!((ids(&page.tasks), page.next), (vec![a.id], None));
     assert!(listed(&kit, &keyed("k")).await.is_empty());
     let both = ListQuery {
         states: vec![StateKind::Enqueued],
@@ -168,8 +177,8 @@ pub async fn a_list_can_be_narrowed_to_a_tag_a_name_or_a_key(store: Arc<dyn Stor
     assert_eq!(listed(&kit, &both).await, [a.id]);
 }
 
-pub async fn a_list_can_be_narrowed_to_due_times(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_list_can_be_filtered_by_due_time(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let mut tasks = Vec::new();
     for (n, due_ms) in [(0, 3_000), (1, 1_000), (2, 2_000)] {
         tasks.push(kit.create(n, kit.task_due(due_ms)).await.id);
@@ -182,7 +191,7 @@ pub async fn a_list_can_be_narrowed_to_due_times(store: Arc<dyn Store>) {
     let from = listed(&kit, &between(Some(2_000), None)).await;
     assert_eq!(from, [tasks[2], tasks[0]]);
     let before = listed(&kit, &between(None, Some(2_000))).await;
-    assert_eq!(before, [tasks[1]], "the end itself is left out");
+    assert_eq!(before, [tasks[1]], "`due_before` is exclusive");
     let within = listed(&kit, &between(Some(1_001), Some(3_000))).await;
     assert_eq!(within, [tasks[2]]);
 }

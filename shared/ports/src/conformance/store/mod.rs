@@ -1,14 +1,14 @@
-//! The suite of the store seam.
+//! The conformance suite of the store seam.
 //!
-//! Each case is a function over a fresh store. [`store_conformance!`](crate::store_conformance) turns them into named
-//! tests of an implementation:
+//! Each case is a function over a fresh store. [`store_conformance!`](crate::store_conformance) makes one named test of
+//! each case:
 //!
 //! ```
 //! use std::sync::Arc;
 //!
 //! use dueline_ports::{Store, fakes::MemoryStore};
 //!
-//! /// A fresh store, and whatever must outlive it: a directory, a server, or nothing.
+//! /// A fresh store, and a guard that must outlive the store: a directory, a server, or nothing.
 //! async fn fresh() -> (Arc<dyn Store>, ()) {
 //!     (Arc::new(MemoryStore::new()), ())
 //! }
@@ -17,8 +17,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! The crate that uses the macro needs tokio with its macros and its multi-threaded runtime as a dev-dependency,
-//! because claims and submits race for real.
+//! The crate that uses the macro needs tokio with macros and the multi-threaded runtime as a dev-dependency, because
+//! some cases run claims and submits in parallel.
 
 #![expect(
     missing_docs,
@@ -27,6 +27,7 @@
 
 mod create;
 mod due;
+mod effects;
 mod jobs;
 mod kit;
 mod life;
@@ -38,6 +39,7 @@ mod workers;
 
 pub use create::*;
 pub use due::*;
+pub use effects::*;
 pub use jobs::*;
 pub use life::*;
 pub use list::*;
@@ -48,26 +50,26 @@ pub use workers::*;
 
 /// Makes a named test of every case of the store suite.
 ///
-/// The argument is a function or closure that answers, asynchronously, a fresh store as `Arc<dyn Store>` together
-/// with a guard that is dropped after the store: `async fn fresh() -> (Arc<dyn Store>, TempDir)`.
+/// The argument is an async function or closure that returns a fresh store as `Arc<dyn Store>` together with a guard
+/// that is dropped after the store: `async fn fresh() -> (Arc<dyn Store>, TempDir)`.
 #[macro_export]
 macro_rules! store_conformance {
     ($factory:expr) => {
         $crate::store_conformance! { @cases $factory;
-            f_001_a_task_without_a_time_is_born_enqueued
+            f_001_a_task_without_a_time_is_created_as_enqueued
             f_009_a_task_with_a_future_time_waits_as_new
-            f_010_a_past_time_goes_straight_to_enqueued
+            f_010_a_task_with_a_past_time_is_created_as_enqueued
             a_due_task_of_a_paused_job_waits_as_new
-            a_due_task_that_may_not_be_handed_on_waits_as_new
-            a_due_task_can_be_born_claimed_by_a_worker_that_waits
+            a_due_task_that_may_not_be_enqueued_waits_as_new
+            a_due_task_can_be_created_as_claimed_by_a_reserved_worker
             f_002_the_same_submit_twice_is_one_task
             f_002_one_id_with_other_content_is_refused_and_changes_nothing
             f_018_the_id_of_a_finished_task_never_runs_again
             one_key_within_a_job_is_one_task
-            a_key_is_free_again_when_its_task_is_gone
-            two_racing_submits_of_one_id_make_one_task
+            a_key_is_free_again_when_its_task_is_pruned
+            two_concurrent_submits_of_one_id_create_one_task
             f_001_a_submit_to_an_unknown_job_is_refused
-            one_bad_submit_of_a_batch_leaves_the_others_alone
+            one_bad_submit_of_a_batch_does_not_affect_the_others
             one_submit_twice_in_a_batch_is_one_task
             f_005_payloads_are_kept_byte_for_byte
             f_006_rare_fields_are_kept
@@ -79,67 +81,73 @@ macro_rules! store_conformance {
             f_056_a_retriable_task_is_due_again_after_its_backoff
             a_fatal_failure_ends_the_task_with_tries_left
             a_task_without_a_try_left_fails
-            a_lost_run_uses_a_try_and_is_handed_on_at_once
+            a_lost_run_uses_a_try_and_its_task_is_enqueued_at_once
             a_lost_claim_uses_no_try
             a_task_that_keeps_losing_its_claims_is_trashed
             a_lost_message_is_replaced_without_using_a_try
-            what_a_dead_worker_owned_is_handed_on_before_its_lease_ends
+            tasks_of_a_dead_worker_are_enqueued_before_their_leases_end
             a_run_never_outlasts_its_run_timeout
-            f_013_time_never_goes_back
+            f_013_the_time_of_change_never_moves_back
             the_history_of_a_hundred_failures_is_bounded
             a_pending_task_can_be_cancelled
-            a_running_task_is_cancelled_by_asking_its_worker
+            a_running_task_is_cancelled_by_a_request_to_its_worker
             a_pending_task_can_be_modified
             a_new_priority_replaces_the_message_of_an_enqueued_task
             f_018_an_owned_task_cannot_be_modified
             a_failed_task_can_be_redriven
-            a_gate_can_drop_what_nobody_owns
+            a_gate_can_drop_a_task_without_an_owner
             f_077_an_owner_can_trash_its_task
-            f_075_an_owner_can_give_its_task_back
+            f_075_an_owner_can_abandon_its_task
             an_owner_can_set_the_end_of_its_lease
-            a_task_that_waits_for_nothing_cannot_be_released
+            a_task_that_is_not_waiting_cannot_be_released
             d_01_a_retry_of_one_task_touches_no_other
             d_02_a_stale_token_is_refused_and_nothing_is_stored
             f_072_one_of_fifty_claims_wins
-            a_repeated_command_is_recognised_whatever_its_verb
+            a_repeated_command_of_any_verb_is_recognised
             an_unknown_task_is_not_found
-            one_bad_command_of_a_batch_leaves_the_others_alone
-            commands_for_one_task_in_one_call_happen_in_their_order
-            counts_are_exact_after_a_storm
+            one_bad_command_of_a_batch_does_not_affect_the_others
+            commands_for_one_task_in_one_call_are_applied_in_their_order
+            counts_are_exact_after_concurrent_writes
             nothing_is_due_in_an_empty_store
             f_009_a_task_is_due_at_its_time_and_not_before
-            every_unfinished_task_becomes_due_whatever_its_state
+            an_unfinished_task_becomes_due_in_every_state
             a_task_is_due_until_it_has_moved
-            the_limit_holds_per_job_and_says_that_there_is_more
+            the_limit_is_per_job_and_the_page_says_that_there_is_more
             a_limit_of_zero_hides_pending_tasks_but_never_owned_ones
-            due_tasks_of_a_paused_job_are_still_told
-            shares_hide_what_is_others_and_together_show_everything
+            due_tasks_of_a_paused_job_are_still_returned
+            a_share_returns_only_its_jobs_and_all_shares_together_return_all
+            f_111_a_finished_task_of_a_job_with_a_sink_owes_its_delivery
+            f_111_a_delivery_that_failed_is_due_after_its_backoff
+            g_19_a_task_that_owes_is_neither_pruned_nor_deleted_with_its_job
+            f_111_a_redrive_clears_what_a_task_owes
+            tasks_that_owe_have_limits_of_their_own
+            f_152_due_tasks_of_higher_priority_come_first
             f_022_higher_priority_is_ready_first
-            f_024_oldest_posting_is_ready_first_within_a_priority
-            a_15_ready_order_is_priority_then_due_time_then_posting
+            f_024_the_oldest_submit_is_ready_first_within_a_priority
+            a_15_ready_order_is_priority_then_due_time_then_submit_order
             only_enqueued_tasks_of_the_job_are_ready
-            a_task_that_comes_back_keeps_its_place_in_the_ready_order
-            owned_tasks_are_told_by_worker
+            a_task_that_is_enqueued_again_keeps_its_place_in_the_ready_order
+            owned_tasks_are_returned_by_worker
             a_job_without_tasks_has_an_empty_list
             f_024_the_newest_task_is_listed_first
             paging_is_stable_while_tasks_are_added
-            a_cursor_of_nobody_is_refused
-            a_list_can_be_narrowed_to_states
-            a_list_can_be_narrowed_to_a_tag_a_name_or_a_key
-            a_list_can_be_narrowed_to_due_times
-            a_job_comes_back_with_every_setting
+            a_foreign_cursor_is_refused
+            a_list_can_be_filtered_by_state
+            a_list_can_be_filtered_by_tag_name_or_key
+            a_list_can_be_filtered_by_due_time
+            a_job_is_read_with_every_setting
             jobs_are_listed_by_name
-            replacing_a_job_keeps_who_made_it_and_when
-            a_changed_policy_holds_for_the_next_step_of_each_task
+            replacing_a_job_keeps_its_creator_and_creation_time
+            a_changed_policy_applies_to_the_next_transition_of_each_task
             a_job_can_be_paused_and_resumed
             f_015_a_job_with_unfinished_tasks_is_not_deleted
             deleting_a_job_removes_its_finished_tasks
             stats_count_by_state_and_name_the_oldest_due_time
             f_110_only_finished_tasks_past_their_retention_are_pruned
             f_115_worker_records_are_kept_replaced_and_removed
-            random_commands_end_as_the_pure_function_says_seed_1
-            random_commands_end_as_the_pure_function_says_seed_2
-            random_commands_end_as_the_pure_function_says_seed_3
+            random_commands_match_the_pure_function_seed_1
+            random_commands_match_the_pure_function_seed_2
+            random_commands_match_the_pure_function_seed_3
         }
     };
     (@cases $factory:expr; $($case:ident)*) => {
@@ -165,6 +173,7 @@ mod tests {
             include_str!("verbs.rs"),
             include_str!("safety.rs"),
             include_str!("due.rs"),
+            include_str!("effects.rs"),
             include_str!("list.rs"),
             include_str!("jobs.rs"),
             include_str!("workers.rs"),

@@ -1,55 +1,56 @@
-//! The store against the pure function: the same commands, in a seeded random order, must give the same answers and
-//! the same tasks. A store that decides anything by itself, or keeps a field differently, differs somewhere here.
+//! Compares the store with the pure function: the same commands, in a seeded random order, must have the same results
+//! and leave the same tasks. This finds a store that decides by itself or stores a field differently.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
 use bytes::Bytes;
 use dueline_domain::{
-    Event, Extras, Job, Modification, NewTask, Outcome, Overrides, OwnerLost, Policy, Priority,
-    Rejected, RetryClass, RetryPolicy, RunningCancel, StateKind, Task, Timestamp, Token, Trigger,
-    check_step,
+    Due, Effect, Event, Job, Modification, NewTask, Outcome, Overrides, Policy, Priority, Reclaim,
+    Rejected, RetryClass, RetryPolicy, RunningCancel, Settle, Sink, StateKind, Task, TaskOptions,
+    Timestamp, Token, Trigger, check_transition,
 };
 
-use super::kit::{Kit, at, job, retriable, secs, success, token, worker};
-use crate::{Applied, Command, ListQuery, Rng as _, Store, StoreError};
+use super::kit::{StoreKit, at, job, retriable, secs, success, token, worker};
+use crate::{Applied, Command, DueTask, ListQuery, Rng as _, Store, StoreError};
 
-pub async fn random_commands_end_as_the_pure_function_says_seed_1(store: Arc<dyn Store>) {
+pub async fn random_commands_match_the_pure_function_seed_1(store: Arc<dyn Store>) {
     run(store, 1).await;
 }
 
-pub async fn random_commands_end_as_the_pure_function_says_seed_2(store: Arc<dyn Store>) {
+pub async fn random_commands_match_the_pure_function_seed_2(store: Arc<dyn Store>) {
     run(store, 2).await;
 }
 
-pub async fn random_commands_end_as_the_pure_function_says_seed_3(store: Arc<dyn Store>) {
+pub async fn random_commands_match_the_pure_function_seed_3(store: Arc<dyn Store>) {
     run(store, 3).await;
 }
 
 const COMMANDS: usize = 300;
 const TASKS: usize = 8;
 
-/// The tasks as they should be, and what was sent to get there.
-struct Model {
-    kit: Kit,
+/// The tasks as the store should have them, and the latest commands.
+struct StoreModel {
+    kit: StoreKit,
     policy: Policy,
     tasks: Vec<Task>,
     sent: VecDeque<Command>,
     now_ms: i64,
 }
 
-/// What the pure function says about a command.
+/// The result of a command by the pure function: the task and whether the command is a repetition.
 type Expected = Result<(Task, bool), Rejected>;
 
 async fn run(store: Arc<dyn Store>, seed: u64) {
-    let mut model = Model::new(store, seed).await;
+    let mut model = StoreModel::new(store, seed).await;
     let mut left = COMMANDS;
     while left > 0 {
         let batch = (1 + model.below(4)).min(left);
         left -= batch;
-        // Mostly forwards, sometimes back, sometimes beyond a timeout.
+        // The clock mostly advances a little, sometimes steps back, and sometimes jumps past a timeout.
         model.now_ms += match model.below(10) {
             0 => -2_000,
             1 | 2 => 9_000,
@@ -63,9 +64,9 @@ async fn run(store: Arc<dyn Store>, seed: u64) {
     model.compare(seed).await;
 }
 
-impl Model {
+impl StoreModel {
     async fn new(store: Arc<dyn Store>, seed: u64) -> Self {
-        let mut kit = Kit::new(store).await;
+        let mut kit = StoreKit::new(store).await;
         kit.rng = crate::fakes::SeededRng::new(seed);
         let policy = Policy {
             retry: RetryPolicy {
@@ -74,6 +75,7 @@ impl Model {
             },
             run_timeout: Some(secs(30)),
             losses_max: 2,
+            sink: Sink::parse("file:done").ok(),
             ..Policy::default()
         };
         kit.put(Job {
@@ -88,16 +90,16 @@ impl Model {
                 heartbeat_timeout: Some(secs(3)),
                 ..Overrides::default()
             });
-            let extras = (n % 2 == 0).then(|| {
-                Box::new(Extras {
+            let options = (n % 2 == 0).then(|| {
+                Box::new(TaskOptions {
                     name: Some("model".into()),
                     overrides,
-                    ..Extras::default()
+                    ..TaskOptions::default()
                 })
             });
             let new = NewTask {
-                run_at: (n % 4 == 1).then(|| at(2_000)),
-                extras,
+                due: Due::from((n % 4 == 1).then(|| at(2_000))),
+                options,
                 ..kit.new_task()
             };
             tasks.push(kit.create(0, new).await);
@@ -116,7 +118,7 @@ impl Model {
         usize::try_from(number).expect("small")
     }
 
-    /// Sends a batch of commands and checks each answer.
+    /// Sends a batch of commands and checks each result.
     async fn send(&mut self, batch: usize, seed: u64) {
         let (mut commands, mut expected) = (Vec::new(), Vec::new());
         for _ in 0..batch {
@@ -133,7 +135,7 @@ impl Model {
         }
     }
 
-    /// What `command` must do, done to the model.
+    /// Applies `command` to the model and returns the expected result.
     fn expect(&mut self, command: &Command) -> Expected {
         let find = |task: &&mut Task| task.id == command.id;
         let task = self.tasks.iter_mut().find(find).expect("a task");
@@ -145,16 +147,16 @@ impl Model {
             dueline_domain::apply(task, &self.policy, &command.event, command.write, now)?;
         let before = task.clone();
         task.advance(decided);
-        check_step(&before, task).unwrap_or_else(|broken| panic!("{command:?}: {broken}"));
+        check_transition(&before, task).unwrap_or_else(|broken| panic!("{command:?}: {broken}"));
         Ok((task.clone(), false))
     }
 
-    /// A random command; now and then one that was sent before.
+    /// A random command, sometimes a repetition of the latest one.
     fn command(&mut self) -> Command {
         if self.below(8) == 0
-            && let Some(again) = self.sent.back()
+            && let Some(latest) = self.sent.back()
         {
-            return again.clone();
+            return latest.clone();
         }
         let task = &self.tasks[self.below(TASKS)];
         let command = self.kit.command(task, self.event(task));
@@ -165,7 +167,7 @@ impl Model {
         command
     }
 
-    /// The token of the task, or one that nobody has.
+    /// The token of the task, or an unknown one.
     fn token(&self, task: &Task) -> Token {
         match task.state.token() {
             Some(token) if self.below(8) > 0 => token,
@@ -173,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Half of the time what helps the task on its way, otherwise anything.
+    /// A random event. Half of the events lead the task towards its end.
     fn event(&self, task: &Task) -> Event {
         let token = self.token(task);
         if self.below(2) == 0 {
@@ -182,6 +184,7 @@ impl Model {
                 StateKind::Enqueued => return self.claim(task),
                 StateKind::Claimed => return Event::Start { token },
                 StateKind::Processing => return self.finish(token),
+                _ if self.below(2) == 0 => return self.settle(task),
                 _ => return Event::Redrive,
             }
         }
@@ -190,7 +193,7 @@ impl Model {
         match self.below(16) {
             0 => Event::Release { token },
             1 | 2 => self.trigger(task),
-            3 => Event::OwnerLost(OwnerLost {
+            3 => Event::Reclaim(Reclaim {
                 token,
                 next: self.kit.rng.token(),
                 jitter: self.kit.rng.jitter(),
@@ -244,6 +247,15 @@ impl Model {
         })
     }
 
+    fn settle(&self, task: &Task) -> Event {
+        let failed = (self.below(2) == 0).then(|| ("down".into(), self.kit.rng.jitter()));
+        Event::Settle(Settle {
+            seen: task.write,
+            effect: Effect::Deliver,
+            failed,
+        })
+    }
+
     fn claim(&self, task: &Task) -> Event {
         let name = ["a", "b", "c"][self.below(3)];
         Event::Claim(dueline_domain::Claim {
@@ -256,7 +268,7 @@ impl Model {
     fn finish(&self, token: Token) -> Event {
         let outcome = match self.below(5) {
             0 => success("done"),
-            1 => super::kit::fatal("of no use"),
+            1 => super::kit::fatal("fatal"),
             2 => Outcome::Cancelled,
             3 => retriable("once more"),
             _ => Outcome::Retriable {
@@ -273,7 +285,7 @@ impl Model {
         }
     }
 
-    /// Compares every way of reading with the model.
+    /// Compares the result of every read call with the model.
     async fn compare(&self, seed: u64) {
         let job = &self.tasks[0].job;
         for task in &self.tasks {
@@ -283,16 +295,23 @@ impl Model {
         let listed = self.kit.list_by(&ListQuery::of(job.clone()), 3).await;
         assert_eq!(listed, newest_first, "seed {seed}");
 
-        let mut due = self.kit.due(self.now_ms).await.tasks;
-        assert!(due.is_sorted_by_key(|due| due.trigger_at));
+        let page = self.kit.due(self.now_ms).await;
+        let priority = |due: &DueTask| {
+            let task = self.tasks.iter().find(|task| task.id == due.id);
+            task.expect("a known task").priority
+        };
+        let in_order = |due: &DueTask| (Reverse(priority(due)), due.trigger_at);
+        assert!(page.tasks.is_sorted_by_key(in_order));
+        assert!(page.owed.is_sorted_by_key(|due| due.trigger_at));
+        let mut due: Vec<_> = page.tasks.into_iter().chain(page.owed).collect();
         due.sort_unstable_by_key(|due| due.id);
         let due: Vec<_> = due.iter().map(|d| (d.id, d.kind, d.trigger_at)).collect();
         let is_due = |task: &&Task| {
-            let at_or_before = task.state.trigger_at();
+            let at_or_before = task.trigger_at();
             at_or_before.is_some_and(|trigger_at| trigger_at <= at(self.now_ms))
         };
         let expected = self.tasks.iter().filter(is_due);
-        let expected = expected.map(|t| (t.id, t.kind(), t.state.trigger_at().expect("due")));
+        let expected = expected.map(|t| (t.id, t.kind(), t.trigger_at().expect("due")));
         let mut expected: Vec<_> = expected.collect();
         expected.sort_unstable_by_key(|due| due.0);
         assert_eq!(due, expected, "seed {seed}");
@@ -312,8 +331,8 @@ impl Model {
 
         let mut ready: Vec<_> = self.tasks.iter().filter_map(Task::message).collect();
         ready.sort_by_key(|message| (std::cmp::Reverse(message.priority), message.due_at));
-        let told = self.kit.store.ready(job, 100).await.expect("ready tasks");
-        assert_eq!(told, ready, "seed {seed}");
+        let read = self.kit.store.ready(job, 100).await.expect("ready tasks");
+        assert_eq!(read, ready, "seed {seed}");
 
         let mut counts = BTreeMap::new();
         for task in &self.tasks {

@@ -1,4 +1,4 @@
-//! What must never happen: two owners, stale writes, one task's write on another, one write taken for two.
+//! Safety: no second owner, no stale write, no write to another task, no command applied twice.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use bytes::Bytes;
 use dueline_domain::{Event, Modification, Reason, RunningCancel, StateKind, Task, Verb};
 use tokio::task::JoinSet;
 
-use super::kit::{Kit, at, job, job_name, retriable, secs, success, token, worker};
+use super::kit::{StoreKit, at, job, job_name, retriable, secs, success, token, worker};
 use crate::{Command, ListQuery, Rng as _, Store, StoreError};
 
 pub async fn d_01_a_retry_of_one_task_touches_no_other(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let mut others = Vec::new();
     for _ in 0..5 {
@@ -32,32 +32,32 @@ pub async fn d_01_a_retry_of_one_task_touches_no_other(store: Arc<dyn Store>) {
 }
 
 pub async fn d_02_a_stale_token_is_refused_and_nothing_is_stored(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let stale = kit.run(0, &task, "w").await;
-    let held = token(&stale);
+    let current = token(&stale);
     let lost = kit.trigger(8_000, &stale).await;
     let late = || {
         vec![
             kit.claim_event(&stale, "w", true),
-            Event::Start { token: held },
-            Event::Heartbeat { token: held },
+            Event::Start { token: current },
+            Event::Heartbeat { token: current },
             Event::Extend {
-                token: held,
+                token: current,
                 by: secs(60),
             },
             Event::Checkpoint {
-                token: held,
+                token: current,
                 payload: Bytes::from_static(b"stale"),
             },
             kit.finish_event(&stale, success("stale")),
             kit.finish_event(&stale, retriable("stale")),
             Event::Abandon {
-                token: held,
+                token: current,
                 next: kit.rng.token(),
             },
             Event::Trash {
-                token: held,
+                token: current,
                 reason: "stale".into(),
             },
         ]
@@ -81,7 +81,7 @@ pub async fn d_02_a_stale_token_is_refused_and_nothing_is_stored(store: Arc<dyn 
 }
 
 pub async fn f_072_one_of_fifty_claims_wins(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let mut claims = JoinSet::new();
     for n in 0..50 {
@@ -110,17 +110,17 @@ pub async fn f_072_one_of_fifty_claims_wins(store: Arc<dyn Store>) {
     assert_eq!(claimed.lease().map(|lease| &lease.worker), Some(&owner));
 }
 
-/// Sends one command twice: the second time it must be recognised and change nothing.
-async fn twice(kit: &Kit, ms: i64, task: &Task, event: Event) -> Task {
+/// Sends one command twice. The repetition must be recognised and change nothing.
+async fn apply_twice(kit: &StoreKit, ms: i64, task: &Task, event: Event) -> Task {
     let command = kit.command(task, event);
     let verb = command.event.verb();
-    let first = kit.send(ms, command.clone()).await.expect("a legal step");
+    let first = kit.send(ms, command.clone()).await.expect("a legal event");
     assert!(!first.repeated, "{verb} is new");
     let again = kit.send(ms + 1, command.clone()).await;
     let again = again.unwrap_or_else(|error| panic!("a repeated {verb}: {error}"));
     assert!(again.repeated, "a repeated {verb} is recognised");
     assert_eq!(again.task, first.task);
-    // Twice in one batch as well.
+    // Two repetitions in one batch.
     let both = kit.store.apply(at(ms + 2), vec![command.clone(), command]);
     for answer in both.await {
         assert!(answer.expect("a repetition").repeated);
@@ -129,9 +129,9 @@ async fn twice(kit: &Kit, ms: i64, task: &Task, event: Event) -> Task {
     *first.task
 }
 
-pub async fn a_repeated_command_is_recognised_whatever_its_verb(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let mut seen = Vec::new();
+pub async fn a_repeated_command_of_any_verb_is_recognised(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut verbs = Vec::new();
     let mut task = kit.create(0, kit.task_due(10)).await;
     let modify = |priority| Event::Modify {
         change: Modification {
@@ -145,8 +145,8 @@ pub async fn a_repeated_command_is_recognised_whatever_its_verb(store: Arc<dyn S
         reason: None,
     };
     let mut ms = 10;
-    // Each step is built from the task that the one before left.
-    let steps: [&dyn Fn(&Task) -> Event; 18] = [
+    // Each event is made for the task as the event before left it.
+    let events: [&dyn Fn(&Task) -> Event; 18] = [
         &|_| modify(3),
         &|task| kit.trigger_event(task),
         &|_| modify(4),
@@ -166,7 +166,7 @@ pub async fn a_repeated_command_is_recognised_whatever_its_verb(store: Arc<dyn S
             token: token(task),
             payload: Bytes::from_static(b"half"),
         },
-        &|task| kit.owner_lost_event(task),
+        &|task| kit.reclaim_event(task),
         &|task| kit.claim_event(task, "u", true),
         &|task| Event::Trash {
             token: token(task),
@@ -178,25 +178,25 @@ pub async fn a_repeated_command_is_recognised_whatever_its_verb(store: Arc<dyn S
         &|_| cancel(),
         &|task| kit.finish_event(task, success("done")),
     ];
-    for step in steps {
-        let event = step(&task);
-        seen.push(event.verb());
-        task = twice(&kit, ms, &task, event).await;
+    for event in events {
+        let event = event(&task);
+        verbs.push(event.verb());
+        task = apply_twice(&kit, ms, &task, event).await;
         ms += 10;
     }
     assert_eq!(task.kind(), StateKind::Succeeded);
     let waiting = kit.create(0, kit.new_task()).await;
     let reason = "gate".into();
-    twice(&kit, ms, &waiting, Event::Drop { reason }).await;
-    seen.push(Verb::Drop);
-    seen.sort_unstable();
-    seen.dedup();
-    // All verbs but release: no task of this version waits for another.
-    assert_eq!(seen.len(), 14, "{seen:?}");
+    apply_twice(&kit, ms, &waiting, Event::Drop { reason }).await;
+    verbs.push(Verb::Drop);
+    verbs.sort_unstable();
+    verbs.dedup();
+    // All verbs but release, because no task can be created as waiting yet.
+    assert_eq!(verbs.len(), 14, "{verbs:?}");
 }
 
 pub async fn an_unknown_task_is_not_found(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     kit.put(job("post")).await;
     let task = kit.create(0, kit.new_task()).await;
     let unknown = Task {
@@ -217,8 +217,8 @@ pub async fn an_unknown_task_is_not_found(store: Arc<dyn Store>) {
     assert_eq!(kit.get(&task).await, task);
 }
 
-pub async fn one_bad_command_of_a_batch_leaves_the_others_alone(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn one_bad_command_of_a_batch_does_not_affect_the_others(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let new = (0..50).map(|_| kit.new_task()).collect();
     let tasks = kit.create_all(0, new).await;
     kit.claim(1, &tasks[17], "early").await;
@@ -231,7 +231,7 @@ pub async fn one_bad_command_of_a_batch_leaves_the_others_alone(store: Arc<dyn S
         match (n, result) {
             (17, Err(StoreError::Rejected(_))) | (33, Err(StoreError::NotFound { .. })) => {}
             (_, Ok(applied)) => {
-                assert_eq!(applied.task.id, task.id, "answers keep the order");
+                assert_eq!(applied.task.id, task.id, "results keep the order");
                 assert_eq!(kit.get(task).await, *applied.task);
             }
             (n, other) => panic!("command {n}: {other:?}"),
@@ -240,8 +240,8 @@ pub async fn one_bad_command_of_a_batch_leaves_the_others_alone(store: Arc<dyn S
     assert_eq!(kit.get(&tasks[33]).await, tasks[33]);
 }
 
-pub async fn commands_for_one_task_in_one_call_happen_in_their_order(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn commands_for_one_task_in_one_call_are_applied_in_their_order(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let tasks = kit
         .create_all(0, vec![kit.new_task(), kit.new_task()])
         .await;
@@ -257,7 +257,7 @@ pub async fn commands_for_one_task_in_one_call_happen_in_their_order(store: Arc<
     let results = kit.store.apply(at(1), commands).await;
     let kinds = results
         .into_iter()
-        .map(|r| r.expect("a legal step").task.kind());
+        .map(|r| r.expect("a legal event").task.kind());
     let kinds: Vec<_> = kinds.collect();
     use StateKind::{Claimed, Processing, Succeeded};
     let expected = [
@@ -266,15 +266,15 @@ pub async fn commands_for_one_task_in_one_call_happen_in_their_order(store: Arc<
     assert_eq!(kinds, expected);
 }
 
-pub async fn counts_are_exact_after_a_storm(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let mut storm = JoinSet::new();
-    for lane in 0..8_u64 {
+pub async fn counts_are_exact_after_concurrent_writes(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut writers = JoinSet::new();
+    for writer in 0..8_u64 {
         let store = kit.store.clone();
-        storm.spawn(async move {
-            let kit = Kit {
+        writers.spawn(async move {
+            let kit = StoreKit {
                 store,
-                rng: crate::fakes::SeededRng::new(lane << 32),
+                rng: crate::fakes::SeededRng::new(writer << 32),
                 ids: crate::TaskIds::new(),
             };
             for n in 0..25 {
@@ -295,15 +295,15 @@ pub async fn counts_are_exact_after_a_storm(store: Arc<dyn Store>) {
             }
         });
     }
-    storm.join_all().await;
+    writers.join_all().await;
     let all = kit.list_by(&ListQuery::of(job_name("mail")), 64).await;
     assert_eq!(all.len(), 200);
     let stats = kit.store.stats(&job_name("mail")).await.expect("stats");
     for kind in StateKind::ALL {
         let counted = all.iter().filter(|task| task.kind() == kind).count();
-        let told = stats.by_state.get(&kind).copied();
+        let reported = stats.by_state.get(&kind).copied();
         let expected = (counted > 0).then_some(counted as u64);
-        assert_eq!(told, expected, "{kind}");
+        assert_eq!(reported, expected, "{kind}");
     }
     let owned = kit
         .store

@@ -1,4 +1,4 @@
-//! What users, operators and owners may do to a task besides running it.
+//! Events of users, operators and owners besides claims and runs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use dueline_domain::{
     Weight,
 };
 
-use super::kit::{Kit, at, fatal, retriable, secs, token};
+use super::kit::{StoreKit, at, fatal, retriable, secs, token};
 use crate::{Rng as _, Store};
 
 fn cancel(running: RunningCancel) -> Event {
@@ -22,7 +22,7 @@ fn discard() -> Event {
 }
 
 /// One task in each pending state.
-async fn pending(kit: &Kit) -> Vec<Task> {
+async fn pending(kit: &StoreKit) -> Vec<Task> {
     let new = kit.create(0, kit.task_due(5_000)).await;
     let enqueued = kit.create(0, kit.new_task()).await;
     let failed_once = kit.create(0, kit.new_task()).await;
@@ -32,9 +32,9 @@ async fn pending(kit: &Kit) -> Vec<Task> {
 }
 
 pub async fn a_pending_task_can_be_cancelled(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
-        let task = kit.step(9, &task, cancel(RunningCancel::Refuse)).await;
+        let task = kit.apply(9, &task, cancel(RunningCancel::Refuse)).await;
         assert_eq!(task.kind(), StateKind::Cancelled);
         assert_eq!(task.finished_at, Some(at(9)));
         assert_eq!(task.error.as_deref(), Some("not wanted"));
@@ -45,21 +45,23 @@ pub async fn a_pending_task_can_be_cancelled(store: Arc<dyn Store>) {
     assert!(kit.due(9_000_000).await.tasks.is_empty());
 }
 
-pub async fn a_running_task_is_cancelled_by_asking_its_worker(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_running_task_is_cancelled_by_a_request_to_its_worker(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.run(0, &task, "w").await;
     let refused = kit.refused(1, &task, cancel(RunningCancel::Refuse)).await;
     assert_eq!(refused, Reason::Running);
-    let unasked = kit.finish_event(&task, Outcome::Cancelled);
-    let unasked = kit.refused(2, &task, unasked).await;
-    assert_eq!(unasked, Reason::CancelNotRequested);
-    let task = kit.step(3, &task, cancel(RunningCancel::Request)).await;
+    let unrequested = kit.finish_event(&task, Outcome::Cancelled);
+    let unrequested = kit.refused(2, &task, unrequested).await;
+    assert_eq!(unrequested, Reason::CancelNotRequested);
+    let task = kit.apply(3, &task, cancel(RunningCancel::Request)).await;
     assert!(task.cancel_requested);
     assert_eq!(task.kind(), StateKind::Processing);
-    let held = token(&task);
-    let task = kit.step(4, &task, Event::Heartbeat { token: held }).await;
-    assert!(task.cancel_requested, "a heartbeat does not forget it");
+    let current = token(&task);
+    let task = kit
+        .apply(4, &task, Event::Heartbeat { token: current })
+        .await;
+    assert!(task.cancel_requested, "a heartbeat keeps the request");
     let task = kit.finish(5, &task, Outcome::Cancelled).await;
     assert_eq!(task.kind(), StateKind::Cancelled);
     assert!(!task.cancel_requested);
@@ -68,7 +70,7 @@ pub async fn a_running_task_is_cancelled_by_asking_its_worker(store: Arc<dyn Sto
 }
 
 pub async fn a_pending_task_can_be_modified(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
         let change = Modification {
             run_at: Some(at(70_000)),
@@ -81,7 +83,7 @@ pub async fn a_pending_task_can_be_modified(store: Arc<dyn Store>) {
             change,
             token: next,
         };
-        let task = kit.step(9, &task, event).await;
+        let task = kit.apply(9, &task, event).await;
         let due_at = at(70_000);
         assert_eq!(task.state, State::New { due_at });
         assert_eq!(
@@ -97,7 +99,7 @@ pub async fn a_pending_task_can_be_modified(store: Arc<dyn Store>) {
 }
 
 pub async fn a_new_priority_replaces_the_message_of_an_enqueued_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let first = kit.create(0, kit.new_task()).await;
     let second = kit.create(0, kit.new_task()).await;
     let change = Modification {
@@ -110,14 +112,14 @@ pub async fn a_new_priority_replaces_the_message_of_an_enqueued_task(store: Arc<
         token: next,
     };
     let stale = kit.claim_event(&second, "w", false);
-    let second = kit.step(1, &second, event).await;
+    let second = kit.apply(1, &second, event).await;
     assert_eq!(token(&second), next);
     assert_eq!(kit.ready("mail").await, [second.id, first.id]);
     assert_eq!(kit.refused(2, &second, stale).await, Reason::Lost);
 }
 
 pub async fn f_018_an_owned_task_cannot_be_modified(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.claim(0, &task, "w").await;
     let event = Event::Modify {
@@ -131,18 +133,18 @@ pub async fn f_018_an_owned_task_cannot_be_modified(store: Arc<dyn Store>) {
 }
 
 pub async fn a_failed_task_can_be_redriven(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let task = kit.create(0, kit.new_task()).await;
     let early = kit.refused(0, &task, Event::Redrive).await;
     assert_eq!(early, Reason::NotFinished);
     let task = kit.run(1, &task, "w").await;
     let task = kit.finish(2, &task, fatal("broken")).await;
-    let task = kit.step(3, &task, Event::Redrive).await;
+    let task = kit.apply(3, &task, Event::Redrive).await;
     assert_eq!(task.state, State::New { due_at: at(3) });
     assert_eq!((task.tries, task.losses), (0, 0));
     assert_eq!((&task.error, &task.result), (&None, &None));
     assert_eq!((task.started_at, task.finished_at), (None, None));
-    assert!(task.history.is_some(), "what happened is still known");
+    assert!(task.history.is_some(), "past runs are kept");
     let task = kit.trigger(3, &task).await;
     let task = kit.run(4, &task, "w").await;
     let task = kit.finish(5, &task, super::kit::success("fixed")).await;
@@ -151,10 +153,10 @@ pub async fn a_failed_task_can_be_redriven(store: Arc<dyn Store>) {
     assert_eq!(late, Reason::Finished);
 }
 
-pub async fn a_gate_can_drop_what_nobody_owns(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_gate_can_drop_a_task_without_an_owner(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
-        let task = kit.step(9, &task, discard()).await;
+        let task = kit.apply(9, &task, discard()).await;
         assert_eq!(task.kind(), StateKind::Dropped);
         assert_eq!(task.error.as_deref(), Some("gate"));
     }
@@ -164,7 +166,7 @@ pub async fn a_gate_can_drop_what_nobody_owns(store: Arc<dyn Store>) {
 }
 
 pub async fn f_077_an_owner_can_trash_its_task(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let trash = |token| Event::Trash {
         token,
         reason: "unreadable".into(),
@@ -173,10 +175,10 @@ pub async fn f_077_an_owner_can_trash_its_task(store: Arc<dyn Store>) {
     let refused = kit.refused(0, &unowned, trash(token(&unowned))).await;
     assert_eq!(refused, Reason::NotClaimed);
     let claimed = kit.claim(1, &unowned, "w").await;
-    let claimed = kit.step(2, &claimed, trash(token(&claimed))).await;
+    let claimed = kit.apply(2, &claimed, trash(token(&claimed))).await;
     let running = kit.create(0, kit.new_task()).await;
     let running = kit.run(1, &running, "w").await;
-    let running = kit.step(2, &running, trash(token(&running))).await;
+    let running = kit.apply(2, &running, trash(token(&running))).await;
     for task in [claimed, running] {
         assert_eq!(task.kind(), StateKind::Trashed);
         assert_eq!(task.error.as_deref(), Some("unreadable"));
@@ -184,19 +186,19 @@ pub async fn f_077_an_owner_can_trash_its_task(store: Arc<dyn Store>) {
     }
 }
 
-pub async fn f_075_an_owner_can_give_its_task_back(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
-    let give_back = |task: &Task| Event::Abandon {
+pub async fn f_075_an_owner_can_abandon_its_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let abandon = |task: &Task| Event::Abandon {
         token: token(task),
         next: kit.rng.token(),
     };
     let task = kit.create(0, kit.new_task()).await;
-    let refused = kit.refused(0, &task, give_back(&task)).await;
+    let refused = kit.refused(0, &task, abandon(&task)).await;
     assert_eq!(refused, Reason::NotClaimed);
     let task = kit.claim(1, &task, "w").await;
-    let task = kit.step(2, &task, give_back(&task)).await;
+    let task = kit.apply(2, &task, abandon(&task)).await;
     let task = kit.run(3, &task, "v").await;
-    let task = kit.step(4, &task, give_back(&task)).await;
+    let task = kit.apply(4, &task, abandon(&task)).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Enqueued, 0));
     let runs = &task.history.as_ref().expect("a history").runs;
     assert_eq!(runs[0].end, RunEnd::Abandoned);
@@ -204,28 +206,34 @@ pub async fn f_075_an_owner_can_give_its_task_back(store: Arc<dyn Store>) {
 }
 
 pub async fn an_owner_can_set_the_end_of_its_lease(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     let extend = |task: &Task, s| Event::Extend {
         token: token(task),
         by: secs(s),
     };
     let task = kit.create(0, kit.new_task()).await;
     let task = kit.claim(0, &task, "w").await;
-    let task = kit.step(1_000, &task, extend(&task, 100)).await;
+    let task = kit.apply(1_000, &task, extend(&task, 100)).await;
     assert_eq!(task.state.trigger_at(), Some(at(101_000)));
-    let task = kit.step(2_000, &task, extend(&task, 3)).await;
+    let task = kit.apply(2_000, &task, extend(&task, 3)).await;
     assert_eq!(
         task.state.trigger_at(),
         Some(at(5_000)),
-        "shorter works too"
+        "a lease can be shortened"
     );
-    let late = kit.refused(5_000, &task, extend(&task, 100)).await;
-    assert_eq!(late, Reason::Expired);
     assert_eq!(kit.due(5_000).await.tasks.len(), 1);
+    // Until the watchdog has reclaimed the task, its owner may renew the lapsed lease.
+    let task = kit.apply(5_000, &task, extend(&task, 100)).await;
+    assert_eq!(task.state.trigger_at(), Some(at(105_000)));
+    assert!(kit.due(5_000).await.tasks.is_empty());
+    let reclaimed = kit.apply(5_000, &task, kit.reclaim_event(&task)).await;
+    assert_eq!(reclaimed.kind(), StateKind::Enqueued);
+    let late = kit.refused(5_000, &task, extend(&task, 100)).await;
+    assert_eq!(late, Reason::Lost);
 }
 
-pub async fn a_task_that_waits_for_nothing_cannot_be_released(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+pub async fn a_task_that_is_not_waiting_cannot_be_released(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
         let token = kit.rng.token();
         let refused = kit.refused(9, &task, Event::Release { token }).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kit::{Kit, at, job_name, worker};
+use super::kit::{StoreKit, at, job_name, worker};
 use crate::{Store, WorkerRecord};
 
 fn record(name: &str) -> WorkerRecord {
@@ -19,7 +19,7 @@ fn record(name: &str) -> WorkerRecord {
 }
 
 pub async fn f_115_worker_records_are_kept_replaced_and_removed(store: Arc<dyn Store>) {
-    let kit = Kit::new(store).await;
+    let kit = StoreKit::new(store).await;
     assert!(kit.store.workers().await.expect("workers").is_empty());
     let bare = WorkerRecord {
         jobs: Vec::new(),
@@ -31,23 +31,24 @@ pub async fn f_115_worker_records_are_kept_replaced_and_removed(store: Arc<dyn S
     let put = kit.store.put_workers(vec![record("c"), bare.clone()]).await;
     put.expect("records can be stored");
     let all = kit.store.workers().await.expect("workers");
-    assert_eq!(all, [bare.clone(), record("c")], "by id");
+    assert_eq!(all, [bare.clone(), record("c")], "sorted by id");
 
-    let seen = WorkerRecord {
+    let updated = WorkerRecord {
         seen_at: at(9_000),
         concurrency: 3,
         jobs: vec![job_name("mail")],
         ..record("c")
     };
-    let put = kit.store.put_workers(vec![seen.clone(), record("b")]).await;
+    let records = vec![updated.clone(), record("b")];
+    let put = kit.store.put_workers(records).await;
     put.expect("records can be stored");
     let all = kit.store.workers().await.expect("workers");
-    assert_eq!(all, [bare.clone(), record("b"), seen.clone()]);
+    assert_eq!(all, [bare.clone(), record("b"), updated.clone()]);
 
-    let gone = vec![worker("b"), worker("nobody")];
-    let removed = kit.store.remove_workers(gone).await;
-    removed.expect("missing ones are fine");
-    assert_eq!(kit.store.workers().await.expect("workers"), [bare, seen]);
-    let nothing = kit.store.put_workers(Vec::new()).await;
-    nothing.expect("an empty call is fine");
+    let ids = vec![worker("b"), worker("unknown")];
+    let removed = kit.store.remove_workers(ids).await;
+    removed.expect("a missing record is not an error");
+    assert_eq!(kit.store.workers().await.expect("workers"), [bare, updated]);
+    let empty = kit.store.put_workers(Vec::new()).await;
+    empty.expect("an empty call is not an error");
 }

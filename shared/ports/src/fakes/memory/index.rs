@@ -1,4 +1,4 @@
-//! Where the tasks of one job can be found without looking at each.
+//! The indexes of the tasks of one job.
 
 use std::{
     cmp::Reverse,
@@ -8,61 +8,63 @@ use std::{
 
 use dueline_domain::{Priority, StateKind, Task, TaskId, Timestamp};
 
-/// A task by a time, then by submit order.
-pub(super) type ByTime = (Timestamp, u64, TaskId);
+/// Sorts tasks by a time, then by submit order.
+pub(super) type TimeKey = (Timestamp, u64, TaskId);
 
-/// The last place of a time in [`ByTime`] order.
-pub(super) const fn end_of(time: Timestamp) -> ByTime {
+/// The last key of a time.
+pub(super) const fn end_of(time: Timestamp) -> TimeKey {
     (time, u64::MAX, TaskId::from_bytes([255; 16]))
 }
 
-/// Every order in which the tasks of one job are asked for.
+/// The tasks of one job in every order that a query needs.
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct JobIndex {
     /// By submit order.
     pub(super) by_seq: BTreeMap<u64, TaskId>,
     /// By idempotency key.
     pub(super) by_key: BTreeMap<Arc<str>, TaskId>,
-    /// How many there are in each state.
+    /// Number of tasks in each state.
     pub(super) counts: BTreeMap<StateKind, u64>,
     /// Unowned tasks by trigger time.
-    pub(super) pending: BTreeSet<ByTime>,
+    pub(super) pending: BTreeSet<TimeKey>,
     /// Owned tasks by trigger time.
-    pub(super) owned: BTreeSet<ByTime>,
-    /// Enqueued tasks in the order they are handed out.
+    pub(super) owned: BTreeSet<TimeKey>,
+    /// Finished tasks that owe an effect, by trigger time.
+    pub(super) owing: BTreeSet<TimeKey>,
+    /// Enqueued tasks in dispatch order.
     pub(super) ready: BTreeSet<(Reverse<Priority>, Timestamp, u64, TaskId)>,
-    /// Finished tasks by their end.
-    pub(super) finished: BTreeSet<ByTime>,
+    /// Finished tasks by the time of their end.
+    pub(super) finished: BTreeSet<TimeKey>,
 }
 
-impl Index {
-    /// Makes a new task known.
+impl JobIndex {
+    /// Adds a new task.
     pub(super) fn insert(&mut self, task: &Task, seq: u64) {
         self.by_seq.insert(seq, task.id);
         if let Some(key) = key(task) {
             self.by_key.insert(key.clone(), task.id);
         }
-        self.place(task, seq);
+        self.insert_state(task, seq);
     }
 
-    /// Forgets a task.
+    /// Removes a task.
     pub(super) fn remove(&mut self, task: &Task, seq: u64) {
         self.by_seq.remove(&seq);
         if let Some(key) = key(task) {
             self.by_key.remove(key);
         }
-        self.displace(task, seq);
+        self.remove_state(task, seq);
     }
 
-    /// Puts a task where its state belongs.
-    pub(super) fn place(&mut self, task: &Task, seq: u64) {
+    /// Adds a task to the indexes of its state.
+    pub(super) fn insert_state(&mut self, task: &Task, seq: u64) {
         let kind = task.kind();
         *self.counts.entry(kind).or_default() += 1;
-        if let Some(at) = task.state.trigger_at() {
-            let due = if kind.is_owned() {
-                &mut self.owned
-            } else {
-                &mut self.pending
+        if let Some(at) = task.trigger_at() {
+            let due = match kind {
+                kind if kind.is_final() => &mut self.owing,
+                kind if kind.is_owned() => &mut self.owned,
+                _ => &mut self.pending,
             };
             due.insert((at, seq, task.id));
         }
@@ -74,8 +76,8 @@ impl Index {
         }
     }
 
-    /// Takes a task from where its state belonged.
-    pub(super) fn displace(&mut self, task: &Task, seq: u64) {
+    /// Removes a task from the indexes of its state.
+    pub(super) fn remove_state(&mut self, task: &Task, seq: u64) {
         let kind = task.kind();
         if let Some(count) = self.counts.get_mut(&kind) {
             *count -= 1;
@@ -83,7 +85,8 @@ impl Index {
                 self.counts.remove(&kind);
             }
         }
-        if let Some(at) = task.state.trigger_at() {
+        if let Some(at) = task.trigger_at() {
+            self.owing.remove(&(at, seq, task.id));
             self.pending.remove(&(at, seq, task.id));
             self.owned.remove(&(at, seq, task.id));
         }
@@ -93,45 +96,60 @@ impl Index {
         }
     }
 
-    /// How many tasks have not ended.
+    /// Number of tasks that have not ended or owe an effect.
     pub(super) fn unfinished(&self) -> u64 {
         let unfinished = self.counts.iter().filter(|(kind, _)| !kind.is_final());
-        unfinished.map(|(_, count)| count).sum()
+        unfinished.map(|(_, count)| count).sum::<u64>() + self.owing.len() as u64
     }
 
-    /// Up to `max` due tasks, oldest first, of which up to `pending_max` are unowned; and whether the limits held
-    /// any back.
+    /// Up to `max` finished tasks that owe an effect now, oldest first.
+    pub(super) fn owed(&self, now: Timestamp, max: usize) -> impl Iterator<Item = TimeKey> {
+        self.owing.range(..=end_of(now)).take(max).copied()
+    }
+
+    /// Up to `max` due tasks by priority and then oldest first, of which up to `pending_max` are unowned. Also returns
+    /// whether more tasks are due than the limits allow.
     pub(super) fn due(
         &self,
         now: Timestamp,
         max: usize,
         pending_max: usize,
-    ) -> (Vec<ByTime>, bool) {
-        let mut pending = self.pending.range(..=end_of(now));
-        let owned = self.owned.range(..=end_of(now));
-        let mut due: Vec<ByTime> = pending.by_ref().take(pending_max).copied().collect();
-        due.extend(owned.take(max.saturating_add(1)));
-        due.sort_unstable();
-        let more = due.len() > max || (pending_max > 0 && pending.next().is_some());
+        priority: impl Fn(&TaskId) -> Priority,
+    ) -> (Vec<TimeKey>, bool) {
+        let order = |key: &TimeKey| (Reverse(priority(&key.2)), *key);
+        let by_order = |keys: &BTreeSet<TimeKey>| {
+            let mut due: Vec<_> = keys.range(..=end_of(now)).copied().collect();
+            due.sort_by_cached_key(order);
+            due
+        };
+        let mut due = by_order(&self.pending);
+        let more_pending = pending_max > 0 && due.len() > pending_max;
+        due.truncate(pending_max);
+        due.extend(by_order(&self.owned));
+        due.sort_by_cached_key(order);
+        let more = due.len() > max || more_pending;
         due.truncate(max);
         (due, more)
     }
 
     /// The earliest trigger time after `now`.
     pub(super) fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
-        let later = |set: &BTreeSet<ByTime>| {
+        let later = |set: &BTreeSet<TimeKey>| {
             let next = set.range(end_of(now)..).next();
             next.map(|(at, ..)| *at)
         };
         later(&self.pending)
             .into_iter()
             .chain(later(&self.owned))
+            .chain(later(&self.owing))
             .min()
     }
 }
 
 fn key(task: &Task) -> Option<&Arc<str>> {
-    task.extras.as_ref().and_then(|extras| extras.key.as_ref())
+    task.options
+        .as_ref()
+        .and_then(|options| options.key.as_ref())
 }
 
 const fn ready(task: &Task, seq: u64) -> (Reverse<Priority>, Timestamp, u64, TaskId) {

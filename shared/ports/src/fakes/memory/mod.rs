@@ -13,15 +13,15 @@ use std::{
 
 use dueline_domain::Task;
 
-use self::state::Contents;
+use self::state::MemoryContents;
 
-/// A store in memory: the same calls in the same order give the same answers.
+/// A store in memory. The same calls in the same order give the same results.
 ///
-/// Every step is checked against [`dueline_domain::check_step`]; a broken invariant panics, so a test that uses this
-/// store cannot miss one. It keeps its contents for as long as it lives, whatever happens to those who use it.
+/// Every transition is checked by [`dueline_domain::check_transition`]. A broken invariant panics, so that no test
+/// misses it. The contents live as long as the value and survive a simulated crash of the processes that use it.
 #[derive(Default)]
 pub struct MemoryStore {
-    contents: Mutex<Contents>,
+    contents: Mutex<MemoryContents>,
 }
 
 impl MemoryStore {
@@ -35,8 +35,8 @@ impl MemoryStore {
         self.lock().snapshot()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Contents> {
-        // A panic in here means a broken invariant, which the test has seen; the contents are still whole.
+    fn lock(&self) -> MutexGuard<'_, MemoryContents> {
+        // The lock is poisoned only by a broken invariant, which has failed its test. The contents are still complete.
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

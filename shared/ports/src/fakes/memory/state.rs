@@ -1,35 +1,38 @@
-//! What the store holds, and the few ways in which it changes.
+//! The contents of the store, and the calls that change them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use dueline_domain::{
-    Job, JobName, NewTask, Task, TaskId, Timestamp, Violation, WorkerId, apply, check_step,
-    check_task,
+    Job, JobName, NewTask, Task, TaskId, Timestamp, Violation, WorkerId, apply, check_task,
+    check_transition,
 };
 
-use super::index::Index;
+use super::index::JobIndex;
 use crate::{Applied, Command, Create, Created, StoreError, WorkerRecord};
 
 #[derive(Default)]
-pub(super) struct Contents {
+pub(super) struct MemoryContents {
     pub(super) jobs: BTreeMap<JobName, Arc<Job>>,
-    pub(super) tasks: BTreeMap<TaskId, Slot>,
-    pub(super) indexes: BTreeMap<JobName, Index>,
+    pub(super) tasks: BTreeMap<TaskId, StoredTask>,
+    pub(super) indexes: BTreeMap<JobName, JobIndex>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
     submits: u64,
 }
 
-/// A task with its place in the order of submits.
-pub(super) struct Slot {
+/// A task with its number in submit order.
+pub(super) struct StoredTask {
     pub(super) task: Task,
     pub(super) seq: u64,
 }
 
-impl Contents {
+impl MemoryContents {
     pub(super) fn snapshot(&self) -> Vec<Task> {
-        let mut slots: Vec<&Slot> = self.tasks.values().collect();
-        slots.sort_unstable_by_key(|slot| slot.seq);
-        slots.into_iter().map(|slot| slot.task.clone()).collect()
+        let mut tasks: Vec<&StoredTask> = self.tasks.values().collect();
+        tasks.sort_unstable_by_key(|stored| stored.seq);
+        tasks
+            .into_iter()
+            .map(|stored| stored.task.clone())
+            .collect()
     }
 
     pub(super) fn job(&self, name: &JobName) -> Result<&Arc<Job>, StoreError> {
@@ -37,8 +40,8 @@ impl Contents {
     }
 
     pub(super) fn task(&self, job: &JobName, id: &TaskId) -> Option<&Task> {
-        let slot = self.tasks.get(id)?;
-        (slot.task.job == *job).then_some(&slot.task)
+        let stored = self.tasks.get(id)?;
+        (stored.task.job == *job).then_some(&stored.task)
     }
 
     pub(super) fn create(&mut self, now: Timestamp, create: Create) -> Result<Created, StoreError> {
@@ -46,12 +49,12 @@ impl Contents {
             task: new,
             token,
             write,
-            hand_on,
+            may_enqueue,
             claim_for,
         } = create;
         let job = self.job(&new.job)?.clone();
         if let Some(existing) = self.existing(&new) {
-            if !existing.is_made_by(&new) {
+            if !existing.matches_submit(&new) {
                 return Err(StoreError::Exists(existing.id));
             }
             let task = Box::new(existing.clone());
@@ -60,10 +63,10 @@ impl Contents {
                 existed: true,
             });
         }
-        let hand_on = hand_on && job.hands_on_at_once();
-        let mut task = new.into_task(&job.policy, now, token, write, hand_on);
+        let may_enqueue = may_enqueue && job.enqueues_at_once();
+        let mut task = new.into_task(&job.policy, now, token, write, may_enqueue);
         if let Some(worker) = claim_for {
-            task.claim_at_birth(&job.policy, worker);
+            task.claim_on_create(&job.policy, worker);
         }
         must_hold(check_task(&task), &task);
         self.submits += 1;
@@ -71,7 +74,7 @@ impl Contents {
         let index = self.indexes.entry(task.job.clone()).or_default();
         index.insert(&task, seq);
         let created = Box::new(task.clone());
-        self.tasks.insert(task.id, Slot { task, seq });
+        self.tasks.insert(task.id, StoredTask { task, seq });
         Ok(Created {
             task: created,
             existed: false,
@@ -80,12 +83,12 @@ impl Contents {
 
     /// The task that already has the id or the key of `new`.
     fn existing(&self, new: &NewTask) -> Option<&Task> {
-        if let Some(slot) = self.tasks.get(&new.id) {
-            return Some(&slot.task);
+        if let Some(stored) = self.tasks.get(&new.id) {
+            return Some(&stored.task);
         }
-        let key = new.extras.as_ref()?.key.as_ref()?;
+        let key = new.options.as_ref()?.key.as_ref()?;
         let id = self.indexes.get(&new.job)?.by_key.get(key)?;
-        self.tasks.get(id).map(|slot| &slot.task)
+        self.tasks.get(id).map(|stored| &stored.task)
     }
 
     pub(super) fn apply(
@@ -94,12 +97,12 @@ impl Contents {
         command: &Command,
     ) -> Result<Applied, StoreError> {
         let unknown = || StoreError::no_task(&command.id);
-        let slot = self.tasks.get_mut(&command.id).ok_or_else(unknown)?;
-        if slot.task.job != command.job {
+        let stored = self.tasks.get_mut(&command.id).ok_or_else(unknown)?;
+        if stored.task.job != command.job {
             return Err(unknown());
         }
-        if slot.task.write == command.write {
-            let task = Box::new(slot.task.clone());
+        if stored.task.write == command.write {
+            let task = Box::new(stored.task.clone());
             return Ok(Applied {
                 task,
                 repeated: true,
@@ -109,24 +112,25 @@ impl Contents {
             .jobs
             .get(&command.job)
             .ok_or_else(|| StoreError::no_job(&command.job))?;
-        let transition = apply(&slot.task, &job.policy, &command.event, command.write, now)?;
-        let mut after = slot.task.clone();
+        let before = &stored.task;
+        let transition = apply(before, &job.policy, &command.event, command.write, now)?;
+        let mut after = before.clone();
         after.advance(transition);
-        must_hold(check_step(&slot.task, &after), &after);
+        must_hold(check_transition(before, &after), &after);
         let index = self.indexes.entry(command.job.clone()).or_default();
-        index.displace(&slot.task, slot.seq);
-        index.place(&after, slot.seq);
-        slot.task = after;
-        let task = Box::new(slot.task.clone());
+        index.remove_state(before, stored.seq);
+        index.insert_state(&after, stored.seq);
+        stored.task = after;
+        let task = Box::new(stored.task.clone());
         Ok(Applied {
             task,
             repeated: false,
         })
     }
 
-    /// Removes a task from everywhere.
+    /// Removes a task, also from the indexes of its job.
     pub(super) fn remove(&mut self, id: &TaskId) {
-        let Some(Slot { task, seq }) = self.tasks.remove(id) else {
+        let Some(StoredTask { task, seq }) = self.tasks.remove(id) else {
             return;
         };
         if let Some(index) = self.indexes.get_mut(&task.job) {
@@ -135,7 +139,7 @@ impl Contents {
     }
 }
 
-/// An invariant that breaks in a test must end the test.
+/// Panics when an invariant is broken, so that the test fails.
 fn must_hold(checked: Result<(), Violation>, task: &Task) {
     if let Err(violation) = checked {
         panic!("task {} breaks an invariant: {violation}", task.id);

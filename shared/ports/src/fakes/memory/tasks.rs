@@ -1,13 +1,13 @@
-//! Tasks: the calls of the seam, on the contents under their lock.
+//! Tasks. Each call locks the contents.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{JobName, Priority, Task, TaskId, TaskRef, Timestamp, WorkerId};
 
 use super::{
     MemoryStore,
-    state::{Contents, Slot},
+    state::{MemoryContents, StoredTask},
 };
 use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, ListQuery, OwnedTask,
@@ -59,7 +59,7 @@ impl TaskStore for MemoryStore {
         let ids = contents.indexes.values().flat_map(|index| &index.owned);
         let tasks = ids.filter_map(|(.., id)| contents.tasks.get(id));
         Ok(tasks
-            .filter_map(|slot| owned(&slot.task))
+            .filter_map(|stored| owned(&stored.task))
             .filter(|owned| worker.is_none_or(|worker| owned.worker == *worker))
             .collect())
     }
@@ -83,40 +83,52 @@ impl TaskStore for MemoryStore {
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let mut contents = self.lock();
-        let mut outlived = Vec::new();
+        let mut expired = Vec::new();
         for (name, index) in &contents.indexes {
             let Some(retention) = contents.job(name)?.policy.retention else {
                 continue;
             };
-            let over = |at: Timestamp| at.after(retention) <= now;
-            let ids = index.finished.iter().take_while(|(at, ..)| over(*at));
-            outlived.extend(ids.map(|(.., id)| *id).take(limit - outlived.len()));
+            let is_expired = |at: Timestamp| at.after(retention) <= now;
+            let ids = index.finished.iter();
+            let ids = ids.take_while(|(at, ..)| is_expired(*at));
+            let owes = |id| {
+                contents
+                    .tasks
+                    .get(id)
+                    .is_some_and(|s| s.task.owed.is_some())
+            };
+            let ids = ids.filter(|(.., id)| !owes(id));
+            expired.extend(ids.map(|(.., id)| *id).take(limit - expired.len()));
         }
-        for id in &outlived {
+        for id in &expired {
             contents.remove(id);
         }
         Ok(Pruned {
-            deleted: outlived.len(),
-            more: outlived.len() == limit,
+            deleted: expired.len(),
+            more: expired.len() == limit,
         })
     }
 }
 
-fn due(contents: &Contents, query: &DueQuery) -> DuePage {
+fn due(contents: &MemoryContents, query: &DueQuery) -> DuePage {
     let mut page = DuePage::default();
-    let is_mine = |job: &JobName| {
+    let is_in_share = |job: &JobName| {
         query
             .share
             .as_ref()
             .is_none_or(|share| share.covers(job, 0))
     };
-    for (job, index) in contents.indexes.iter().filter(|(job, _)| is_mine(job)) {
+    for (job, index) in contents.indexes.iter().filter(|(job, _)| is_in_share(job)) {
         let max = query.limit_per_job;
-        let wanted = query.pending_limits.get(job).copied();
-        let pending_max = wanted.map_or(max, |wanted| wanted.min(max));
-        let (due, more) = index.due(query.now, max, pending_max);
+        let pending_limit = query.pending_limits.get(job).copied();
+        let pending_max = pending_limit.map_or(max, |limit| limit.min(max));
+        let priority = |id: &TaskId| {
+            let stored = contents.tasks.get(id);
+            stored.map_or_else(Priority::default, |stored| stored.task.priority)
+        };
+        let (due, more) = index.due(query.now, max, pending_max, priority);
         page.more |= more;
-        let shown = due.into_iter().filter_map(|(trigger_at, _, id)| {
+        let due_task = |(trigger_at, _, id)| {
             let kind = contents.tasks.get(&id)?.task.kind();
             let job = job.clone();
             Some(DueTask {
@@ -125,8 +137,10 @@ fn due(contents: &Contents, query: &DueQuery) -> DuePage {
                 kind,
                 trigger_at,
             })
-        });
-        page.tasks.extend(shown);
+        };
+        page.tasks.extend(due.into_iter().filter_map(due_task));
+        let owed = index.owed(query.now, query.owed_limit_of(job));
+        page.owed.extend(owed.filter_map(due_task));
         let next = index.next_after(query.now);
         page.next_at = page.next_at.into_iter().chain(next).min();
     }
@@ -143,7 +157,7 @@ fn owned(task: &Task) -> Option<OwnedTask> {
     })
 }
 
-fn list(contents: &Contents, query: &ListQuery) -> Result<Page, StoreError> {
+fn list(contents: &MemoryContents, query: &ListQuery) -> Result<Page, StoreError> {
     let before = match &query.cursor {
         Some(cursor) => parse_cursor(cursor)?,
         None => u64::MAX,
@@ -153,15 +167,17 @@ fn list(contents: &Contents, query: &ListQuery) -> Result<Page, StoreError> {
         return Ok(page);
     };
     let newest_first = index.by_seq.range(..before).rev();
-    let slots = newest_first.filter_map(|(_, id)| contents.tasks.get(id));
-    let mut wanted = slots.filter(|slot| is_wanted(&slot.task, query)).peekable();
+    let mut matching = newest_first
+        .filter_map(|(_, id)| contents.tasks.get(id))
+        .filter(|stored| matches_query(&stored.task, query))
+        .peekable();
     while page.tasks.len() < query.limit {
-        let Some(Slot { task, seq }) = wanted.next() else {
+        let Some(StoredTask { task, seq }) = matching.next() else {
             break;
         };
         page.tasks.push(task.clone());
-        let goes_on = wanted.peek().is_some();
-        page.next = goes_on.then(|| Arc::from(format!("{seq:x}")));
+        let has_more = matching.peek().is_some();
+        page.next = has_more.then(|| Arc::from(format!("{seq:x}")));
     }
     Ok(page)
 }
@@ -171,18 +187,18 @@ fn parse_cursor(cursor: &str) -> Result<u64, StoreError> {
         .map_err(|_| StoreError::Invalid("cursor is not from this store".into()))
 }
 
-fn is_wanted(task: &Task, query: &ListQuery) -> bool {
-    let extras = task.extras.as_deref();
-    let has = |wanted: &Option<Arc<str>>, have: Option<&Arc<str>>| {
-        wanted.is_none() || wanted.as_ref() == have
+fn matches_query(task: &Task, query: &ListQuery) -> bool {
+    let options = task.options.as_deref();
+    let matches = |filter: &Option<Arc<str>>, value: Option<&Arc<str>>| {
+        filter.is_none() || filter.as_ref() == value
     };
     (query.states.is_empty() || query.states.contains(&task.kind()))
-        && has(&query.name, extras.and_then(|e| e.name.as_ref()))
-        && has(&query.key, extras.and_then(|e| e.key.as_ref()))
+        && matches(&query.name, options.and_then(|o| o.name.as_ref()))
+        && matches(&query.key, options.and_then(|o| o.key.as_ref()))
         && query
             .tag
             .as_ref()
-            .is_none_or(|tag| extras.is_some_and(|e| e.tags.contains(tag)))
+            .is_none_or(|tag| options.is_some_and(|o| o.tags.contains(tag)))
         && query.due_from.is_none_or(|from| task.run_at >= from)
         && query.due_before.is_none_or(|before| task.run_at < before)
 }

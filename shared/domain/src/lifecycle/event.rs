@@ -1,0 +1,219 @@
+//! The events: what may happen to a task, with the values that each event carries.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::Verb;
+use crate::{
+    Effect, Jitter, Priority, RetryClass, StateKind, Timestamp, Token, Weight, WorkerId, WriteId,
+};
+
+/// What happens to a task: the input of [`apply`](crate::apply).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The task no longer waits for its parent or predecessor: it is enqueued, or waits for its due time.
+    Release {
+        /// Token for the case that the task is enqueued.
+        token: Token,
+    },
+    /// The consumer found that the trigger time has passed.
+    Trigger(Trigger),
+    /// The worker that owns the task is known to be gone. Its lease ends at once.
+    Reclaim(Reclaim),
+    /// A worker takes ownership.
+    Claim(Claim),
+    /// The owner begins the run.
+    Start {
+        /// The token of the claim.
+        token: Token,
+    },
+    /// The owner renews its lease.
+    Heartbeat {
+        /// The token of the claim.
+        token: Token,
+    },
+    /// The owner sets a new end of its lease, which may be earlier than the present one.
+    Extend {
+        /// The token of the claim.
+        token: Token,
+        /// Duration of the lease from now on.
+        by: Duration,
+    },
+    /// The owner stores the input that later runs get instead of the payload.
+    Checkpoint {
+        /// The token of the claim.
+        token: Token,
+        /// The new input.
+        payload: Bytes,
+    },
+    /// The run has ended.
+    Finish {
+        /// The token of the claim.
+        token: Token,
+        /// When the run began. An owner sends it while its start may not be stored yet: start and outcome become one
+        /// write.
+        started_at: Option<Timestamp>,
+        /// How the run ended.
+        outcome: Outcome,
+        /// Randomness for the backoff.
+        jitter: Jitter,
+    },
+    /// The owner gives up the task without an outcome. The task is enqueued again; no try is used.
+    Abandon {
+        /// The token of the claim.
+        token: Token,
+        /// Token with which the task is enqueued again.
+        next: Token,
+    },
+    /// The owner ends the task for good without an outcome.
+    Trash {
+        /// The token of the claim.
+        token: Token,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A user cancels the task.
+    Cancel {
+        /// What to do when a worker owns the task.
+        running: RunningCancel,
+        /// Why.
+        reason: Option<Arc<str>>,
+    },
+    /// A user changes a task that has no owner.
+    Modify {
+        /// What changes.
+        change: Modification,
+        /// Token for the case that the task is enqueued again.
+        token: Token,
+    },
+    /// A gate discards the task.
+    Drop {
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// An operator puts a failed or trashed task back with a fresh count of tries.
+    Redrive,
+    /// The consumer has done, or failed to do, an effect that the task owes.
+    Settle(Settle),
+}
+
+impl Event {
+    /// Which kind of event this is.
+    pub const fn verb(&self) -> Verb {
+        match self {
+            Self::Release { .. } => Verb::Release,
+            Self::Trigger(_) => Verb::Trigger,
+            Self::Reclaim(_) => Verb::Reclaim,
+            Self::Claim(_) => Verb::Claim,
+            Self::Start { .. } => Verb::Start,
+            Self::Heartbeat { .. } => Verb::Heartbeat,
+            Self::Extend { .. } => Verb::Extend,
+            Self::Checkpoint { .. } => Verb::Checkpoint,
+            Self::Finish { .. } => Verb::Finish,
+            Self::Abandon { .. } => Verb::Abandon,
+            Self::Trash { .. } => Verb::Trash,
+            Self::Cancel { .. } => Verb::Cancel,
+            Self::Modify { .. } => Verb::Modify,
+            Self::Drop { .. } => Verb::Drop,
+            Self::Redrive => Verb::Redrive,
+            Self::Settle(_) => Verb::Settle,
+        }
+    }
+}
+
+/// A task whose trigger time has passed, as the consumer read it. The event is refused if the task has moved since.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Trigger {
+    /// The state that the consumer read.
+    pub seen: StateKind,
+    /// The trigger time that the consumer read.
+    pub seen_at: Timestamp,
+    /// Token for the case that the task is enqueued.
+    pub token: Token,
+    /// Randomness for the backoff of a lost run.
+    pub jitter: Jitter,
+}
+
+/// The result of an effect that a finished task owed. The event is refused if the task has changed since the consumer
+/// read it: it may have been redriven, and owe the same effect for another end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settle {
+    /// The write of the task that the consumer read.
+    pub seen: WriteId,
+    /// The effect.
+    pub effect: Effect,
+    /// Why the effect failed, with the randomness of its backoff; `None` when it is done.
+    pub failed: Option<(Arc<str>, Jitter)>,
+}
+
+/// The end of a lease whose worker is known to be gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reclaim {
+    /// The token of that worker's claim.
+    pub token: Token,
+    /// Token with which the task is enqueued again.
+    pub next: Token,
+    /// Randomness for the backoff.
+    pub jitter: Jitter,
+}
+
+/// A worker takes ownership.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The token of the message.
+    pub token: Token,
+    /// The new owner.
+    pub worker: WorkerId,
+    /// Whether the run begins with this write, because an executor is free.
+    pub start: bool,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The handler succeeded.
+    Success {
+        /// What it returned.
+        result: Option<Bytes>,
+    },
+    /// The handler failed and may be tried again.
+    Retriable {
+        /// Selects the backoff.
+        class: RetryClass,
+        /// A wait that the handler chose instead of the backoff.
+        delay: Option<Duration>,
+        /// What went wrong.
+        error: Arc<str>,
+    },
+    /// The handler failed, and another run would fail as well.
+    Fatal {
+        /// What went wrong.
+        error: Arc<str>,
+    },
+    /// The worker stopped the run because a user had requested it.
+    Cancelled,
+}
+
+/// What cancelling does to a task that a worker owns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunningCancel {
+    /// Refuse with [`Reason::Running`](crate::Reason::Running).
+    #[default]
+    Refuse,
+    /// Request that the worker stops the run; the reply to its next heartbeat carries the request.
+    Request,
+}
+
+/// A change of a task that has no owner. A field that is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Modification {
+    /// New due time; a past one means now.
+    pub run_at: Option<Timestamp>,
+    /// New priority.
+    pub priority: Option<Priority>,
+    /// New weight.
+    pub weight: Option<Weight>,
+    /// New payload.
+    pub payload: Option<Bytes>,
+}

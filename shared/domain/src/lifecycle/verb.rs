@@ -1,0 +1,70 @@
+//! The kinds of events by name.
+
+use std::fmt;
+
+/// The kind of an [`Event`](crate::Event).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// [`Event::Release`]
+    Release,
+    /// [`Event::Trigger`]
+    Trigger,
+    /// [`Event::Reclaim`]
+    Reclaim,
+    /// [`Event::Claim`]
+    Claim,
+    /// [`Event::Start`]
+    Start,
+    /// [`Event::Heartbeat`]
+    Heartbeat,
+    /// [`Event::Extend`]
+    Extend,
+    /// [`Event::Checkpoint`]
+    Checkpoint,
+    /// [`Event::Finish`]
+    Finish,
+    /// [`Event::Abandon`]
+    Abandon,
+    /// [`Event::Trash`]
+    Trash,
+    /// [`Event::Cancel`]
+    Cancel,
+    /// [`Event::Modify`]
+    Modify,
+    /// [`Event::Drop`]
+    Drop,
+    /// [`Event::Redrive`]
+    Redrive,
+    /// [`Event::Settle`]
+    Settle,
+}
+
+impl Verb {
+    /// The name in errors and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Trigger => "trigger",
+            Self::Reclaim => "reclaim",
+            Self::Claim => "claim",
+            Self::Start => "start",
+            Self::Heartbeat => "heartbeat",
+            Self::Extend => "extend",
+            Self::Checkpoint => "checkpoint",
+            Self::Finish => "finish",
+            Self::Abandon => "abandon",
+            Self::Trash => "trash",
+            Self::Cancel => "cancel",
+            Self::Modify => "modify",
+            Self::Drop => "drop",
+            Self::Redrive => "redrive",
+            Self::Settle => "settle",
+        }
+    }
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,70 @@
+//! The calls about jobs and workers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use dueline_domain::{Job, JobName, Timestamp, WorkerId};
+use dueline_ports::{JobStore, PutJob, StoreError, WorkerRecord, WorkerStore};
+
+use super::{FaultyStore, StoreMethod};
+
+#[async_trait]
+impl JobStore for FaultyStore {
+    async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
+        self.call_one(StoreMethod::PutJob, || self.inner.put_job(put.clone()))
+            .await
+    }
+
+    // Definitions have partitions of their own, so the definition of a hot job is not hot.
+    async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
+        self.call_one(StoreMethod::Job, || self.inner.job(name))
+            .await
+    }
+
+    async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
+        self.call_one(StoreMethod::Jobs, || self.inner.jobs()).await
+    }
+
+    async fn pause_job(
+        &self,
+        name: &JobName,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<Arc<Job>, StoreError> {
+        let call = || self.inner.pause_job(name, paused, now);
+        self.call_one(StoreMethod::PauseJob, call).await
+    }
+
+    async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
+        self.call_one(StoreMethod::DeleteJob, || self.inner.delete_job(name))
+            .await
+    }
+}
+
+#[async_trait]
+impl WorkerStore for FaultyStore {
+    async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
+        let rate = self.faults.of(StoreMethod::PutWorkers).partial;
+        let is_partial = self.happens("workers stored in part", rate);
+        let call = || async {
+            if !is_partial {
+                return self.inner.put_workers(workers.clone()).await;
+            }
+            let mut some = workers.clone();
+            some.retain(|_| !self.injector.roll("", 500));
+            self.inner.put_workers(some).await?;
+            Err(StoreError::Throttled)
+        };
+        self.call_one(StoreMethod::PutWorkers, call).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.call_one(StoreMethod::Workers, || self.inner.workers())
+            .await
+    }
+
+    async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
+        let call = || self.inner.remove_workers(ids.clone());
+        self.call_one(StoreMethod::RemoveWorkers, call).await
+    }
+}
