@@ -9,12 +9,12 @@ pub struct LocalQueueConfig {
     pub visibility_timeout: Duration,
     /// Most messages per job, visible and in flight together.
     pub capacity_per_job: usize,
-    /// A queue that refused messages asks for more when fewer than this many are visible.
+    /// A queue that refused messages reports a refill demand when fewer than this many are visible.
     pub low_water: usize,
 }
 
 impl LocalQueueConfig {
-    /// The defaults with this capacity; more is asked for at half of it.
+    /// The defaults with this capacity; the low-water mark is half of it.
     pub const fn with_capacity(capacity_per_job: usize) -> Self {
         Self {
             visibility_timeout: Duration::from_secs(30),
@@ -23,8 +23,8 @@ impl LocalQueueConfig {
         }
     }
 
-    /// The same settings with every number in its legal range: a queue holds at least one message and asks for more
-    /// at the latest when none is visible.
+    /// The same settings with every number in its legal range: a queue holds at least one message, and reports a
+    /// refill demand at the latest when none is visible.
     pub(crate) fn clamped(self) -> Self {
         let capacity_per_job = self.capacity_per_job.max(1);
         Self {

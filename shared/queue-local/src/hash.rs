@@ -1,11 +1,11 @@
-//! A fast hasher for keys that are random already.
+//! A fast hasher for keys that are random or chosen by this process.
 
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasherDefault, Hasher},
 };
 
-/// Folds the key by multiplication. Fit for fencing tokens, which nobody outside can choose, and for counters.
+/// Folds the key by multiplication. Fit for fencing tokens, which no client can choose, and for counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FoldHasher(u64);
 
@@ -41,7 +41,7 @@ impl Hasher for FoldHasher {
     }
 }
 
-/// A map keyed by numbers of our own.
+/// A map keyed by numbers that this process draws.
 pub(crate) type FoldMap<K, V> = HashMap<K, V, BuildHasherDefault<FoldHasher>>;
 /// A set of keys that hold a token.
 pub(crate) type FoldSet<K> = HashSet<K, BuildHasherDefault<FoldHasher>>;

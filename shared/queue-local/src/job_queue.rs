@@ -1,4 +1,4 @@
-//! One job's queue: its messages behind a lock, and the receivers that wait for them.
+//! The queue of one job: its messages behind a lock, and the receivers that wait for them.
 
 use std::{
     pin::pin,
@@ -10,37 +10,38 @@ use std::{
 };
 
 use dueline_domain::{JobName, TaskRef};
-use dueline_ports::{Delivery, Depth, QueueError, Starving};
+use dueline_ports::{Delivery, Depth, QueueError, RefillDemand};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
 };
 
-use crate::{config::LocalQueueConfig, messages::Messages};
+use crate::{config::LocalQueueConfig, messages::JobMessages};
 
-/// Longest wait or delay that is taken literally; an instant cannot lie arbitrarily far ahead.
-const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+/// Longest wait or delay; longer ones are cut to this, because an instant cannot lie arbitrarily far ahead.
+const DELAY_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// What all queues of a process share.
+/// State that all queues of a process share.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedQueueState {
     pub(crate) config: LocalQueueConfig,
-    /// Numbers of receipts: never used twice, not even by a queue that was removed and made again.
+    /// Next number of a receipt. No number is used twice, not even by a queue that was removed and made again.
     receipts: AtomicU64,
-    /// Woken when a queue may have become hungry.
-    pub(crate) hungry: Notify,
+    /// Notified when a queue may have a refill demand to report.
+    pub(crate) demand_changed: Notify,
 }
 
-impl Common {
+impl SharedQueueState {
     pub(crate) fn new(config: LocalQueueConfig) -> Self {
         Self {
             config,
             receipts: AtomicU64::new(1),
-            hungry: Notify::new(),
+            demand_changed: Notify::new(),
         }
     }
 
-    fn numbers(&self, count: usize) -> u64 {
+    /// Reserves `count` numbers of receipts and answers the first.
+    fn reserve_receipts(&self, count: usize) -> u64 {
         self.receipts.fetch_add(count as u64, Ordering::Relaxed)
     }
 }
@@ -50,99 +51,102 @@ impl Common {
 pub(crate) struct JobQueue {
     job: JobName,
     /// `None` once the queue was removed.
-    messages: Mutex<Option<Messages>>,
-    /// One waiting receiver is woken per arrival; it wakes the next if it leaves something.
+    messages: Mutex<Option<JobMessages>>,
+    /// Wakes one waiting receiver per arrival. A receiver that leaves messages behind wakes the next.
     arrived: Notify,
 }
 
-/// The messages, locked.
-pub(crate) struct Locked<'a> {
+/// A queue whose messages are locked.
+pub(crate) struct LockedJobQueue<'a> {
     queue: &'a JobQueue,
-    common: &'a Common,
-    guard: MutexGuard<'a, Option<Messages>>,
+    shared: &'a SharedQueueState,
+    guard: MutexGuard<'a, Option<JobMessages>>,
 }
 
 impl JobQueue {
     pub(crate) fn new(job: JobName, config: LocalQueueConfig) -> Self {
         Self {
             job,
-            messages: Mutex::new(Some(Messages::new(config))),
+            messages: Mutex::new(Some(JobMessages::new(config))),
             arrived: Notify::new(),
         }
     }
 
-    pub(crate) fn lock<'a>(&'a self, common: &'a Common) -> Locked<'a> {
-        Locked {
+    pub(crate) fn lock<'a>(&'a self, shared: &'a SharedQueueState) -> LockedJobQueue<'a> {
+        LockedJobQueue {
             queue: self,
-            common,
+            shared,
             guard: self.messages.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
-    /// See [`dueline_ports::TaskQueue::receive`]. Cancel safe: messages are taken in the last step only.
+    /// See [`dueline_ports::TaskQueue::receive`]. Cancel safe: messages are received in the last step only.
     pub(crate) async fn receive(
         &self,
-        common: &Common,
+        shared: &SharedQueueState,
         max: usize,
         wait: Duration,
     ) -> Result<Vec<Delivery>, QueueError> {
-        let ends_at = Instant::now() + wait.min(LONGEST);
+        let ends_at = Instant::now() + wait.min(DELAY_MAX);
         loop {
-            let (found, _) = self.lock(common).take(max)?;
-            if !found.is_empty() || max == 0 || Instant::now() >= ends_at {
-                return Ok(found);
+            let (deliveries, _) = self.lock(shared).receive(max)?;
+            if !deliveries.is_empty() || max == 0 || Instant::now() >= ends_at {
+                return Ok(deliveries);
             }
-            // Registered before the second look, so that nothing can arrive unseen between look and wait.
+            // Register for notifications before the second check, so that a message that arrives between check and
+            // wait is not missed.
             let mut arrived = pin!(self.arrived.notified());
             arrived.as_mut().enable();
-            let (found, next_deadline) = self.lock(common).take(max)?;
-            if !found.is_empty() {
-                return Ok(found);
+            let (deliveries, next_deadline) = self.lock(shared).receive(max)?;
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
             }
-            // What others receive from now on comes back no sooner than this, so nobody needs to tell us.
-            let look_again = Instant::now() + common.config.visibility_timeout;
-            let until = next_deadline.unwrap_or(look_again).min(look_again);
+            // A message that another receiver takes from now on stays hidden for at least one visibility timeout, so
+            // its deadline needs no notification.
+            let recheck_at = Instant::now() + shared.config.visibility_timeout;
+            let until = next_deadline.unwrap_or(recheck_at).min(recheck_at);
             let _ = timeout_at(until.min(ends_at), arrived).await;
         }
     }
 
-    /// The queue is gone: everyone who waits for it is told.
-    pub(crate) fn remove(&self, common: &Common) {
-        self.lock(common).guard.take();
+    /// Removes the queue with its messages, and wakes all waiting receivers.
+    pub(crate) fn remove(&self, shared: &SharedQueueState) {
+        self.lock(shared).guard.take();
         self.arrived.notify_waiters();
     }
 }
 
-impl Locked<'_> {
-    fn messages(&mut self) -> Result<&mut Messages, QueueError> {
+impl LockedJobQueue<'_> {
+    fn messages(&mut self) -> Result<&mut JobMessages, QueueError> {
         let job = &self.queue.job;
         self.guard
             .as_mut()
             .ok_or_else(|| QueueError::NotFound(job.clone()))
     }
 
-    pub(crate) fn offer(&mut self, task: TaskRef) -> Result<(), QueueError> {
-        if self.messages()?.offer(task) {
+    pub(crate) fn add(&mut self, task: TaskRef) -> Result<(), QueueError> {
+        if self.messages()?.add(task) {
             Ok(())
         } else {
             Err(QueueError::Full(self.queue.job.clone()))
         }
     }
 
-    /// Up to `max` messages, and when the next hidden one comes back.
-    fn take(mut self, max: usize) -> Result<(Vec<Delivery>, Option<Instant>), QueueError> {
+    /// Receives up to `max` messages, and answers when the next hidden one becomes visible.
+    fn receive(mut self, max: usize) -> Result<(Vec<Delivery>, Option<Instant>), QueueError> {
         let now = Instant::now();
-        let common = self.common;
+        let shared = self.shared;
         let messages = self.messages()?;
         messages.expire(now);
         let count = max.min(usize::try_from(messages.depth().visible).unwrap_or(max));
-        let mut found = Vec::with_capacity(count);
+        let mut deliveries = Vec::with_capacity(count);
         if count > 0 {
-            messages.take(count, now, common.numbers(count), &mut found);
+            let number = shared.reserve_receipts(count);
+            messages.receive(count, now, number, &mut deliveries);
         }
         let next_deadline = messages.next_deadline();
-        self.finish();
-        Ok((found, next_deadline))
+        self.unlock_and_notify();
+        Ok((deliveries, next_deadline))
     }
 
     pub(crate) fn delete(&mut self, number: u64) {
@@ -151,13 +155,13 @@ impl Locked<'_> {
         }
     }
 
-    pub(crate) fn put_back(&mut self, number: u64, delay: Duration) {
-        let parked = self.common.numbers(1);
+    pub(crate) fn nack(&mut self, number: u64, delay: Duration) {
+        let delay_number = self.shared.reserve_receipts(1);
         if let Ok(messages) = self.messages() {
-            messages.put_back(number, delay.min(LONGEST), parked, Instant::now());
+            messages.nack(number, delay.min(DELAY_MAX), delay_number, Instant::now());
         }
-        if !delay.is_zero() && delay < self.common.config.visibility_timeout {
-            // It comes back sooner than the waiting receivers expect anything to: they plan anew.
+        if !delay.is_zero() && delay < self.shared.config.visibility_timeout {
+            // The message becomes visible before the waiting receivers would check again: they compute a new deadline.
             self.queue.arrived.notify_waiters();
         }
     }
@@ -172,54 +176,56 @@ impl Locked<'_> {
         let messages = self.messages()?;
         messages.expire(Instant::now());
         let depth = messages.depth();
-        self.finish();
+        self.unlock_and_notify();
         Ok(depth)
     }
 
-    /// What to tell of this queue if it is hungry; it is then not told again until refilled, or for a while.
-    pub(crate) fn tell_hunger(&mut self, now: Instant) -> Option<Starving> {
+    /// The refill demand of this queue, if it has one to report. A reported demand is not reported again until it is
+    /// refilled or times out.
+    pub(crate) fn report_demand(&mut self, now: Instant) -> Option<RefillDemand> {
         let job = self.queue.job.clone();
         let messages = self.messages().ok()?;
-        if !messages.hunger.may_tell(now) || !messages.wants_refill() {
+        if !messages.refill.may_report(now) || !messages.is_low() {
             return None;
         }
-        Some(Starving {
+        Some(RefillDemand {
             job,
             room: messages.room(),
-            epoch: messages.hunger.tell(now),
+            epoch: messages.refill.report(now),
         })
     }
 
-    /// When this queue may be told of again, if it is hungry but quiet.
+    /// When the demand of this queue may be reported again, if it lacks messages but may not report now.
     pub(crate) fn quiet_until(&mut self, now: Instant) -> Option<Instant> {
-        self.messages().ok()?.hunger.quiet_until(now)
+        self.messages().ok()?.refill.quiet_until(now)
     }
 
     pub(crate) fn refilled(mut self, epoch: u64, complete: bool) {
         if let Ok(messages) = self.messages() {
-            messages.hunger.refilled(epoch, complete, Instant::now());
-            if messages.hunger.is_lacking() {
-                // Others may wait by an older plan.
-                self.common.hungry.notify_waiters();
+            messages.refill.refilled(epoch, complete, Instant::now());
+            if messages.refill.is_lacking() {
+                // Other callers of `refill_demand` may be waiting for the old deadline.
+                self.shared.demand_changed.notify_waiters();
             }
         }
     }
 
-    /// Ends a step that may have changed something: wakes whoever should look now.
-    pub(crate) fn finish(self) {
+    /// Unlocks the queue. Wakes a receiver when messages are visible, and the callers of `refill_demand` when there is
+    /// a demand to report.
+    pub(crate) fn unlock_and_notify(self) {
         let Some(messages) = self.guard.as_ref() else {
             return;
         };
         let visible = messages.has_visible();
-        let hungry = messages.hunger.is_lacking()
-            && messages.wants_refill()
-            && messages.hunger.may_tell(Instant::now());
+        let has_demand = messages.refill.is_lacking()
+            && messages.is_low()
+            && messages.refill.may_report(Instant::now());
         drop(self.guard);
         if visible {
             self.queue.arrived.notify_one();
         }
-        if hungry {
-            self.common.hungry.notify_waiters();
+        if has_demand {
+            self.shared.demand_changed.notify_waiters();
         }
     }
 }

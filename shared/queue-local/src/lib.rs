@@ -2,10 +2,10 @@
 
 mod config;
 mod hash;
-mod hunger;
 mod job_queue;
 mod messages;
 mod queue;
+mod refill;
 
 pub use config::LocalQueueConfig;
 pub use queue::LocalQueue;

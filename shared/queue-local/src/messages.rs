@@ -1,4 +1,4 @@
-//! The messages of one job: who is next, who is out, who comes back when.
+//! The messages of one job: which are visible and in what order, which are hidden, and until when.
 
 use std::{
     cmp::Reverse,
@@ -13,89 +13,92 @@ use tokio::time::Instant;
 use crate::{
     config::LocalQueueConfig,
     hash::{FoldMap, FoldSet},
-    hunger::Hunger,
+    refill::RefillState,
 };
 
-/// Place in the line: priority, then due time, then arrival.
+/// Order of messages within a queue: priority, then due time, then arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+struct MessageRank {
     priority: Reverse<Priority>,
     due_at: Timestamp,
     arrival: u64,
 }
 
 #[derive(Debug)]
-struct Message {
+struct QueuedMessage {
     task: TaskRef,
+    /// How often the message was received.
     received: u32,
 }
 
+/// A message that no receiver sees until `until`.
 #[derive(Debug)]
-struct Hidden {
-    message: Message,
-    rank: Rank,
+struct HiddenMessage {
+    message: QueuedMessage,
+    rank: MessageRank,
     until: Instant,
 }
 
-/// The messages of one job. Not a clock and not a lock: both come from outside.
+/// The messages of one job. The caller passes the time in and holds the lock.
 #[derive(Debug)]
-pub(crate) struct Messages {
+pub(crate) struct JobMessages {
     config: LocalQueueConfig,
-    visible: BTreeMap<Rank, Message>,
-    /// Received or returned with a delay, by the number of the receipt.
-    hidden: FoldMap<u64, Hidden>,
-    /// When hidden messages come back; the same messages as in `hidden`.
+    visible: BTreeMap<MessageRank, QueuedMessage>,
+    /// Messages received, or returned with a delay, by the number of the receipt.
+    hidden: FoldMap<u64, HiddenMessage>,
+    /// When hidden messages become visible; the same messages as in `hidden`.
     deadlines: BTreeSet<(Instant, u64)>,
-    /// Every message, visible or hidden, so that none is there twice.
-    known: FoldSet<(Token, TaskId)>,
+    /// Keys of all messages, visible or hidden, so that none is stored twice.
+    keys: FoldSet<(Token, TaskId)>,
     arrivals: u64,
-    pub(crate) hunger: Hunger,
+    pub(crate) refill: RefillState,
 }
 
-impl Messages {
+impl JobMessages {
     pub(crate) fn new(config: LocalQueueConfig) -> Self {
         Self {
             config,
             visible: BTreeMap::new(),
             hidden: FoldMap::default(),
             deadlines: BTreeSet::new(),
-            known: FoldSet::default(),
+            keys: FoldSet::default(),
             arrivals: 0,
-            hunger: Hunger::unknown(),
+            refill: RefillState::unknown(),
         }
     }
 
-    /// Takes a message in; false when there is no room for it. A less urgent one is pushed out for it: the store
-    /// still has it.
-    pub(crate) fn offer(&mut self, task: TaskRef) -> bool {
-        let rank = Rank {
+    /// Adds a message; false when there is no room for it. When the queue is full, the least urgent visible message
+    /// is evicted if it ranks behind the new one; the task of the evicted message is still ready in the store.
+    pub(crate) fn add(&mut self, task: TaskRef) -> bool {
+        let rank = MessageRank {
             priority: Reverse(task.priority),
             due_at: task.due_at,
             arrival: self.arrivals,
         };
         let key = (task.token, task.id);
         if self.room() == 0 {
-            if self.known.contains(&key) {
+            if self.keys.contains(&key) {
                 return true;
             }
-            self.hunger.missed();
+            self.refill.missed();
             let Some(last) = self.visible.last_entry().filter(|last| *last.key() > rank) else {
                 return false;
             };
             let last = last.remove().task;
-            self.known.remove(&(last.token, last.id));
+            self.keys.remove(&(last.token, last.id));
         }
-        if self.known.insert(key) {
+        if self.keys.insert(key) {
             self.arrivals += 1;
-            self.visible.insert(rank, Message { task, received: 0 });
-            self.hunger.added();
+            self.visible
+                .insert(rank, QueuedMessage { task, received: 0 });
+            self.refill.added();
         }
         true
     }
 
-    /// Takes up to `max` messages out, most urgent first; receipts are numbered from `number` on. Answers the next
-    /// free number.
-    pub(crate) fn take(
+    /// Receives up to `max` messages, most urgent first. Receipts are numbered from `number` on. Answers the next free
+    /// number.
+    pub(crate) fn receive(
         &mut self,
         max: usize,
         now: Instant,
@@ -121,28 +124,28 @@ impl Messages {
         number
     }
 
-    /// Deletes the message of a receipt, if it is still out under it.
+    /// Deletes the message of a receipt, if the receipt is still valid.
     pub(crate) fn delete(&mut self, number: u64) {
         if let Some(hidden) = self.unhide(number) {
             let task = hidden.message.task;
-            self.known.remove(&(task.token, task.id));
+            self.keys.remove(&(task.token, task.id));
         }
     }
 
-    /// Returns the message of a receipt: visible at once, or after `delay` under the new number `parked`, which
-    /// nobody is told.
-    pub(crate) fn put_back(&mut self, number: u64, delay: Duration, parked: u64, now: Instant) {
+    /// Returns the message of a receipt: visible at once, or after `delay`. A delayed message is hidden under
+    /// `delay_number`, which no receipt carries, so the old receipt is no longer valid.
+    pub(crate) fn nack(&mut self, number: u64, delay: Duration, delay_number: u64, now: Instant) {
         let Some(hidden) = self.unhide(number) else {
             return;
         };
         if delay.is_zero() {
             self.visible.insert(hidden.rank, hidden.message);
         } else {
-            self.hide(parked, hidden.message, hidden.rank, now + delay);
+            self.hide(delay_number, hidden.message, hidden.rank, now + delay);
         }
     }
 
-    /// Keeps the message of a receipt out for the full visibility timeout.
+    /// Keeps the message of a receipt hidden for the full visibility timeout from now.
     pub(crate) fn extend(&mut self, number: u64, now: Instant) {
         if let Some(hidden) = self.hidden.get_mut(&number) {
             self.deadlines.remove(&(hidden.until, number));
@@ -151,7 +154,7 @@ impl Messages {
         }
     }
 
-    /// Makes visible what has been out for too long.
+    /// Makes messages visible whose deadline has passed.
     pub(crate) fn expire(&mut self, now: Instant) {
         while let Some((until, number)) = self.deadlines.first().copied() {
             if until > now {
@@ -163,7 +166,7 @@ impl Messages {
         }
     }
 
-    /// When the next hidden message comes back.
+    /// When the next hidden message becomes visible.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.first().map(|(until, _)| *until)
     }
@@ -181,19 +184,19 @@ impl Messages {
 
     /// How many more messages there is room for.
     pub(crate) fn room(&self) -> usize {
-        let held = self.visible.len() + self.hidden.len();
-        self.config.capacity_per_job.saturating_sub(held)
+        let stored = self.visible.len() + self.hidden.len();
+        self.config.capacity_per_job.saturating_sub(stored)
     }
 
-    /// Whether it would help to send more now. Room for a few messages only is not worth a read of the store.
-    pub(crate) fn wants_refill(&self) -> bool {
+    /// Whether a refill is worth a read of the store: few messages are visible, and there is room for more than a few.
+    pub(crate) fn is_low(&self) -> bool {
         let room_min = (self.config.capacity_per_job / 8).max(1);
         self.visible.len() < self.config.low_water && self.room() >= room_min
     }
 
-    fn hide(&mut self, number: u64, message: Message, rank: Rank, until: Instant) {
+    fn hide(&mut self, number: u64, message: QueuedMessage, rank: MessageRank, until: Instant) {
         self.deadlines.insert((until, number));
-        let hidden = Hidden {
+        let hidden = HiddenMessage {
             message,
             rank,
             until,
@@ -201,7 +204,7 @@ impl Messages {
         self.hidden.insert(number, hidden);
     }
 
-    fn unhide(&mut self, number: u64) -> Option<Hidden> {
+    fn unhide(&mut self, number: u64) -> Option<HiddenMessage> {
         let hidden = self.hidden.remove(&number)?;
         self.deadlines.remove(&(hidden.until, number));
         Some(hidden)

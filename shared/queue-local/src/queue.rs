@@ -9,23 +9,23 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, TaskRef};
-use dueline_ports::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
+use dueline_ports::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     config::LocalQueueConfig,
-    job_queue::{Common, JobQueue, Locked},
+    job_queue::{JobQueue, LockedJobQueue, SharedQueueState},
 };
 
 /// One bounded queue per job, inside this process. Clones of the `Arc` share it.
 ///
-/// Order is priority, then due time, then arrival. A message that is there, visible or in flight, is not taken twice.
-/// No timer runs: messages whose visibility timeout has passed come back when somebody looks, and waiting receivers
-/// look at the right moment.
+/// Order is priority, then due time, then arrival. A message that is already in the queue, visible or in flight, is
+/// not added twice. No timer runs: each receive makes messages visible whose visibility timeout has passed, and a
+/// waiting receiver wakes at the next such deadline.
 #[derive(Debug)]
 pub struct LocalQueue {
-    common: Common,
-    /// Sorted, so that whoever walks over all jobs does it in the same order each time.
+    shared: SharedQueueState,
+    /// Sorted, so that loops over all jobs always run in the same order.
     jobs: RwLock<BTreeMap<JobName, Arc<JobQueue>>>,
 }
 
@@ -33,7 +33,7 @@ impl LocalQueue {
     /// No queues yet.
     pub fn new(config: LocalQueueConfig) -> Arc<Self> {
         Arc::new(Self {
-            common: Common::new(config.clamped()),
+            shared: SharedQueueState::new(config.clamped()),
             jobs: RwLock::default(),
         })
     }
@@ -45,9 +45,9 @@ impl LocalQueue {
             .ok_or_else(|| QueueError::NotFound(job.clone()))
     }
 
-    /// Does something with each receipt of ours, under one lock per run of the same job. Receipts that are not
-    /// ours, or of a queue that is gone, are skipped.
-    fn with_receipts(&self, receipts: Vec<Receipt>, act: impl Fn(&mut Locked<'_>, u64)) {
+    /// Calls `act` for each local receipt. Consecutive receipts of the same job share one lock. Foreign receipts,
+    /// and receipts of a removed queue, are skipped.
+    fn with_receipts(&self, receipts: Vec<Receipt>, act: impl Fn(&mut LockedJobQueue<'_>, u64)) {
         let mut rest = receipts.into_iter().peekable();
         while let Some(first) = rest.next() {
             let Receipt::Local { job, number } = first else {
@@ -56,39 +56,39 @@ impl LocalQueue {
             let Ok(queue) = self.queue(&job) else {
                 continue;
             };
-            let mut locked = queue.lock(&self.common);
+            let mut locked = queue.lock(&self.shared);
             act(&mut locked, number);
             while let Some(next) = rest.next_if(|receipt| *receipt.job() == job) {
                 if let Receipt::Local { number, .. } = next {
                     act(&mut locked, number);
                 }
             }
-            locked.finish();
+            locked.unlock_and_notify();
         }
     }
 
-    /// All queues that are hungry now, or else when to look again.
-    fn tell_hunger(&self) -> Result<Vec<Starving>, Option<Instant>> {
+    /// The demands that can be reported now. Without any, the error is when to check again.
+    fn report_demand(&self) -> Result<Vec<RefillDemand>, Option<Instant>> {
         let now = Instant::now();
         let queues: Vec<_> = {
             let jobs = self.jobs.read().unwrap_or_else(PoisonError::into_inner);
             jobs.values().cloned().collect()
         };
-        let (mut told, mut look_again) = (Vec::new(), None);
+        let (mut demands, mut recheck_at) = (Vec::new(), None);
         for queue in queues {
-            let mut locked = queue.lock(&self.common);
-            match locked.tell_hunger(now) {
-                Some(starving) => told.push(starving),
+            let mut locked = queue.lock(&self.shared);
+            match locked.report_demand(now) {
+                Some(refill_demand) => demands.push(refill_demand),
                 None => {
                     let quiet_until = locked.quiet_until(now);
-                    look_again = look_again.into_iter().chain(quiet_until).min();
+                    recheck_at = recheck_at.into_iter().chain(quiet_until).min();
                 }
             }
         }
-        if told.is_empty() {
-            Err(look_again)
+        if demands.is_empty() {
+            Err(recheck_at)
         } else {
-            Ok(told)
+            Ok(demands)
         }
     }
 }
@@ -101,9 +101,9 @@ impl TaskQueue for LocalQueue {
         }
         let mut jobs = self.jobs.write().unwrap_or_else(PoisonError::into_inner);
         jobs.entry(job.clone())
-            .or_insert_with(|| Arc::new(JobQueue::new(job.clone(), self.common.config)));
+            .or_insert_with(|| Arc::new(JobQueue::new(job.clone(), self.shared.config)));
         drop(jobs);
-        self.common.hungry.notify_waiters();
+        self.shared.demand_changed.notify_waiters();
         Ok(())
     }
 
@@ -112,7 +112,7 @@ impl TaskQueue for LocalQueue {
         let removed = jobs.remove(job);
         drop(jobs);
         if let Some(queue) = removed {
-            queue.remove(&self.common);
+            queue.remove(&self.shared);
         }
         Ok(())
     }
@@ -129,12 +129,12 @@ impl TaskQueue for LocalQueue {
                 }
             };
             let job = first.job.clone();
-            let mut locked = queue.lock(&self.common);
-            results.push(locked.offer(first));
+            let mut locked = queue.lock(&self.shared);
+            results.push(locked.add(first));
             while let Some(next) = rest.next_if(|message| message.job == job) {
-                results.push(locked.offer(next));
+                results.push(locked.add(next));
             }
-            locked.finish();
+            locked.unlock_and_notify();
         }
         results
     }
@@ -145,7 +145,7 @@ impl TaskQueue for LocalQueue {
         max: usize,
         wait: Duration,
     ) -> Result<Vec<Delivery>, QueueError> {
-        self.queue(job)?.receive(&self.common, max, wait).await
+        self.queue(job)?.receive(&self.shared, max, wait).await
     }
 
     async fn ack(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
@@ -154,7 +154,7 @@ impl TaskQueue for LocalQueue {
     }
 
     async fn nack(&self, receipts: Vec<Receipt>, delay: Duration) -> Result<(), QueueError> {
-        self.with_receipts(receipts, |locked, number| locked.put_back(number, delay));
+        self.with_receipts(receipts, |locked, number| locked.nack(number, delay));
         Ok(())
     }
 
@@ -164,33 +164,36 @@ impl TaskQueue for LocalQueue {
     }
 
     async fn depth(&self, job: &JobName) -> Result<Depth, QueueError> {
-        self.queue(job)?.lock(&self.common).depth()
+        self.queue(job)?.lock(&self.shared).depth()
     }
 
     fn visibility_timeout(&self) -> Duration {
-        self.common.config.visibility_timeout
+        self.shared.config.visibility_timeout
     }
 
-    /// Cancel safe: a queue counts as told only when this answers. Whoever was told and then does not call
-    /// `refilled` within five seconds is taken for dead, and the next caller is told.
-    async fn starving(&self) -> Vec<Starving> {
+    /// Cancel safe: a demand counts as reported only when this call answers. A caller that does not call `refilled`
+    /// within five seconds is assumed dead, and the demand is reported to the next caller.
+    async fn refill_demand(&self) -> Vec<RefillDemand> {
         loop {
-            // Registered before the look, so that no queue becomes hungry unseen between look and wait.
-            let mut hungry = pin!(self.common.hungry.notified());
-            hungry.as_mut().enable();
-            match self.tell_hunger() {
-                Ok(told) => return told,
-                Err(Some(look_again)) => {
-                    let _ = timeout_at(look_again, hungry).await;
+            // Register for notifications before the check, so that a demand that arises between check and wait is not
+            // missed.
+            let mut demand_changed = pin!(self.shared.demand_changed.notified());
+            demand_changed.as_mut().enable();
+            match self.report_demand() {
+                Ok(demands) => return demands,
+                Err(Some(recheck_at)) => {
+                    let _ = timeout_at(recheck_at, demand_changed).await;
                 }
-                Err(None) => hungry.await,
+                Err(None) => demand_changed.await,
             }
         }
     }
 
-    fn refilled(&self, starving: &Starving, complete: bool) {
-        if let Ok(queue) = self.queue(&starving.job) {
-            queue.lock(&self.common).refilled(starving.epoch, complete);
+    fn refilled(&self, refill_demand: &RefillDemand, complete: bool) {
+        if let Ok(queue) = self.queue(&refill_demand.job) {
+            queue
+                .lock(&self.shared)
+                .refilled(refill_demand.epoch, complete);
         }
     }
 }

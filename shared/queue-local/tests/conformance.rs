@@ -1,12 +1,12 @@
 //! The local queue passes the suite of the queue seam.
 
-use dueline_ports::conformance::queue::{QueueUnderTest, Settings};
+use dueline_ports::conformance::queue::{QueueTestSettings, QueueUnderTest};
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
 
 async fn local() -> QueueUnderTest {
     QueueUnderTest {
         queue: LocalQueue::new(LocalQueueConfig::default()),
-        settings: Settings::exact(),
+        settings: QueueTestSettings::exact(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The local queue among real threads.
+//! The local queue with several threads.
 
 use std::{
     sync::{
@@ -16,30 +16,30 @@ use tokio::{task::JoinSet, time::timeout};
 const MESSAGES: usize = 20_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn f_030_receivers_that_come_and_go_share_all_messages_without_loss_or_copy() {
+async fn f_030_receivers_that_come_and_go_share_all_messages_without_loss_or_duplicate() {
     let queue = LocalQueue::new(LocalQueueConfig::with_capacity(MESSAGES));
     let job = JobName::parse("mail").unwrap();
     queue.ensure(&job).await.unwrap();
-    let taken = Arc::new(AtomicUsize::new(0));
+    let received = Arc::new(AtomicUsize::new(0));
     let mut receivers = JoinSet::new();
     for n in 0..8_u64 {
-        let (queue, job, taken) = (queue.clone(), job.clone(), taken.clone());
+        let (queue, job, received) = (queue.clone(), job.clone(), received.clone());
         receivers.spawn(async move {
-            let mut mine = Vec::new();
-            while taken.load(Ordering::Relaxed) < MESSAGES {
-                // Half of them give up waiting again and again.
-                let patience = Duration::from_micros(if n % 2 == 0 { 50 } else { 1_000_000 });
+            let mut own_tasks = Vec::new();
+            while received.load(Ordering::Relaxed) < MESSAGES {
+                // Half of the receivers cancel their wait again and again.
+                let cancel_after = Duration::from_micros(if n % 2 == 0 { 50 } else { 1_000_000 });
                 let receive = queue.receive(&job, 10, Duration::from_millis(100));
-                let Ok(got) = timeout(patience, receive).await else {
+                let Ok(deliveries) = timeout(cancel_after, receive).await else {
                     continue;
                 };
-                let got = got.unwrap();
-                taken.fetch_add(got.len(), Ordering::Relaxed);
-                mine.extend(got.iter().map(|delivery| delivery.task.id));
-                let receipts = got.into_iter().map(|delivery| delivery.receipt);
+                let deliveries = deliveries.unwrap();
+                received.fetch_add(deliveries.len(), Ordering::Relaxed);
+                own_tasks.extend(deliveries.iter().map(|delivery| delivery.task.id));
+                let receipts = deliveries.into_iter().map(|delivery| delivery.receipt);
                 queue.ack(receipts.collect()).await.unwrap();
             }
-            mine
+            own_tasks
         });
     }
     let mut senders = JoinSet::new();

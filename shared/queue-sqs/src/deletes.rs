@@ -1,21 +1,21 @@
-//! Deletes messages.
+//! Deletes messages in batch requests.
 
 use std::sync::Arc;
 
 use dueline_aws::{Class, Failure};
 use dueline_ports::QueueError;
 
-use crate::{lane::Batch, pack::ENTRIES_MAX, place::Place};
+use crate::{managed_queue::ManagedQueue, pack::ENTRIES_MAX, request_batcher::BatchRequest};
 
-/// The messages of one queue that are done, by their handles.
-pub(crate) struct Deletes(pub(crate) Arc<Place>);
+/// Deletes messages of one queue by their receipt handles.
+pub(crate) struct DeleteRequests(pub(crate) Arc<ManagedQueue>);
 
-impl Batch for Deletes {
+impl BatchRequest for DeleteRequests {
     type Item = Arc<str>;
     type Answer = Result<(), QueueError>;
     const COUNT_MAX: usize = ENTRIES_MAX;
     const BYTES_MAX: usize = usize::MAX;
-    const UNDER_WAY_MAX: usize = 16;
+    const IN_FLIGHT_MAX: usize = 16;
 
     fn bytes(_: &Arc<str>) -> usize {
         0
@@ -24,7 +24,7 @@ impl Batch for Deletes {
     async fn run(&self, handles: Vec<Arc<str>>) -> Vec<Result<(), QueueError>> {
         let handles: Vec<_> = handles.iter().map(AsRef::as_ref).collect();
         let result = match self.delete(&handles).await {
-            // A receipt of a queue that is gone deletes nothing.
+            // The messages were deleted together with their queue.
             Err(failure) if failure.class == Class::Missing => {
                 self.0.error(&failure);
                 Ok(())
@@ -38,18 +38,18 @@ impl Batch for Deletes {
         Err(QueueError::Throttled)
     }
 
-    fn lost() -> Self::Answer {
+    fn unanswered() -> Self::Answer {
         Err(QueueError::Unavailable("the request broke off".into()))
     }
 }
 
-impl Deletes {
+impl DeleteRequests {
     async fn delete(&self, handles: &[&str]) -> Result<(), Failure> {
         let Some(job) = &self.0.job else {
             return Ok(());
         };
-        let url = self.0.look_up().await?;
-        let results = self.0.service.delete(job, &url, handles).await?;
+        let url = self.0.owned_url().await?;
+        let results = self.0.sqs.delete(job, &url, handles).await?;
         let again = handles.iter().zip(results);
         let again = again.filter_map(|(handle, result)| {
             let failure = result.err()?;
@@ -57,13 +57,13 @@ impl Deletes {
         });
         let again: Vec<_> = again.collect();
         if !again.is_empty() {
-            // Once is enough: what stays comes back, is refused as stale, and is deleted then.
-            let results = self.0.service.delete(job, &url, &again).await?;
+            // One retry is enough: a message that stays is received again, refused as stale, and deleted then.
+            let results = self.0.sqs.delete(job, &url, &again).await?;
             let left = results.iter().filter(|result| result.is_err()).count();
             tracing::debug!(
                 queue = self.0.name,
                 left,
-                "deleted messages at the second try"
+                "retried the deletion of messages"
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! All that belongs to one job: its queue, or one for each priority level.
+//! The SQS queues of one job: a single queue, or one per priority level.
 
 use std::{
     collections::BTreeMap,
@@ -10,93 +10,90 @@ use std::{
 use aws_sdk_sqs::types::QueueAttributeName;
 use dueline_domain::{JobName, TaskRef};
 use dueline_ports::{Delivery, QueueError};
-use tokio::{
-    sync::Semaphore,
-    time::{sleep_until, timeout_at},
-};
+use tokio::{sync::Semaphore, time::timeout_at};
 
 use crate::{
-    crew::Crew,
-    deletes::Deletes,
-    lane::Lane,
-    ledger::Ledger,
-    name::{LEVELS, Names, level_of},
+    client::MeteredClient,
+    deletes::DeleteRequests,
+    managed_queue::{ManagedQueue, QueueConfig},
+    name::{LEVELS, QueueNames, level_of},
     pack::REFERENCE_LEN_MAX,
-    place::{Place, Wanted},
-    sends::Sends,
-    service::Service,
-    shelf::{Held, Shelf, Step},
+    packed_messages::PackedMessages,
+    receive_buffer::{BufferedDelivery, ReceiveBuffer, ReceiveStep},
+    request_batcher::RequestBatcher,
+    request_tasks::RequestTasks,
+    sends::SendRequests,
     wire,
 };
 
-/// The store hands a task on again when its message is lost, long before this.
+/// Retention of messages. A task whose message is lost is enqueued again long before this.
 const RETENTION_S: u32 = 4 * 24 * 3_600;
-/// Time for people to look at what was set aside; the longest that SQS knows.
-const SET_ASIDE_RETENTION_S: u32 = 14 * 24 * 3_600;
-/// The longest that SQS knows; every receive says its own all the same.
+/// Retention of quarantined messages, for inspection by operators; the longest that SQS allows.
+const QUARANTINE_RETENTION_S: u32 = 14 * 24 * 3_600;
+/// The queue's default wait of a receive; the longest that SQS allows. Each receive sets its own.
 const POLL_S: u32 = 20;
-/// Requests that set messages of one job aside, at once.
-const SET_ASIDE_MAX: usize = 2;
+/// Concurrent background tasks that quarantine messages of one job.
+const QUARANTINE_TASKS_MAX: usize = 2;
 
-/// Whose queue it is.
+/// The tag that names the job of a queue.
 pub(crate) const TAG_JOB: &str = "dueline:job";
-/// Which deployment it belongs to.
+/// The tag that names the deployment, by its prefix.
 pub(crate) const TAG_PREFIX: &str = "dueline:prefix";
 
-/// What all jobs share.
-pub(crate) struct Common {
-    pub(crate) service: Arc<Service>,
-    pub(crate) crew: Arc<Crew>,
-    pub(crate) names: Names,
+/// What the queues of all jobs share.
+pub(crate) struct SqsContext {
+    pub(crate) sqs: Arc<MeteredClient>,
+    pub(crate) request_tasks: Arc<RequestTasks>,
+    pub(crate) names: QueueNames,
     pub(crate) visibility_timeout: Duration,
     pub(crate) visibility_s: i32,
     pub(crate) priority_queues: bool,
-    pub(crate) set_aside: Arc<Place>,
+    pub(crate) quarantine: Arc<ManagedQueue>,
 }
 
 /// The queues of one job.
-pub(crate) struct JobQueue {
-    pub(crate) common: Arc<Common>,
+pub(crate) struct SqsJobQueue {
+    pub(crate) context: Arc<SqsContext>,
     pub(crate) job: JobName,
-    /// One, or one for each priority level, the most urgent first.
-    pub(crate) levels: Vec<Level>,
-    pub(crate) shelf: Shelf,
-    pub(crate) ledger: Ledger,
-    pub(crate) setting_aside: Semaphore,
+    /// One queue, or one per priority level, the most urgent first.
+    pub(crate) levels: Vec<LevelQueue>,
+    pub(crate) receive_buffer: ReceiveBuffer,
+    pub(crate) packed_messages: PackedMessages,
+    pub(crate) quarantine_permits: Semaphore,
 }
 
-/// One queue of SQS, and what goes there.
-pub(crate) struct Level {
-    pub(crate) place: Arc<Place>,
-    pub(crate) sends: Arc<Lane<Sends>>,
-    pub(crate) deletes: Arc<Lane<Deletes>>,
-    /// References per message, as received last.
-    pub(crate) packed: AtomicUsize,
-    /// Receives in a row that brought all they asked for.
-    pub(crate) full: AtomicUsize,
+/// The SQS queue of one priority level, with its batched requests.
+pub(crate) struct LevelQueue {
+    pub(crate) queue: Arc<ManagedQueue>,
+    pub(crate) sends: Arc<RequestBatcher<SendRequests>>,
+    pub(crate) deletes: Arc<RequestBatcher<DeleteRequests>>,
+    /// References per message in the last receive.
+    pub(crate) references_per_message: AtomicUsize,
+    /// Consecutive receives that returned as many messages as requested.
+    pub(crate) full_receives: AtomicUsize,
 }
 
-impl Common {
+impl SqsContext {
     pub(crate) fn new(
-        service: Arc<Service>,
-        names: Names,
+        sqs: Arc<MeteredClient>,
+        names: QueueNames,
         visibility_s: u16,
         priority_queues: bool,
     ) -> Arc<Self> {
         let tags = BTreeMap::from([(TAG_PREFIX.to_owned(), names.prefix().to_owned())]);
-        let wanted = Wanted {
-            attributes: attributes(visibility_s, SET_ASIDE_RETENTION_S),
+        let config = QueueConfig {
+            attributes: attributes(visibility_s, QUARANTINE_RETENTION_S),
             tags,
         };
-        let set_aside = Place::new(service.clone(), None, names.set_aside(), wanted);
+        let quarantine = ManagedQueue::new(sqs.clone(), None, names.quarantine(), config);
         Arc::new(Self {
-            service,
-            crew: Arc::default(),
+            sqs,
+            request_tasks: Arc::default(),
             names,
             visibility_timeout: Duration::from_secs(visibility_s.into()),
             visibility_s: visibility_s.into(),
             priority_queues,
-            set_aside,
+            quarantine,
         })
     }
 }
@@ -112,40 +109,49 @@ fn attributes(visibility_s: u16, retention_s: u32) -> BTreeMap<QueueAttributeNam
     ])
 }
 
-impl JobQueue {
-    pub(crate) fn new(common: &Arc<Common>, job: JobName) -> Arc<Self> {
-        let levels = if common.priority_queues { LEVELS } else { 1 };
+impl SqsJobQueue {
+    pub(crate) fn new(context: &Arc<SqsContext>, job: JobName) -> Arc<Self> {
+        let levels = if context.priority_queues { LEVELS } else { 1 };
         let level = |level| {
-            let level = common.priority_queues.then_some(level);
-            let tags = [(TAG_PREFIX, common.names.prefix()), (TAG_JOB, job.as_str())];
+            let level = context.priority_queues.then_some(level);
+            let tags = [
+                (TAG_PREFIX, context.names.prefix()),
+                (TAG_JOB, job.as_str()),
+            ];
             let tags = tags.map(|(key, value)| (key.to_owned(), value.to_owned()));
-            let visibility_s = u16::try_from(common.visibility_s).unwrap_or(u16::MAX);
-            let wanted = Wanted {
+            let visibility_s = u16::try_from(context.visibility_s).unwrap_or(u16::MAX);
+            let config = QueueConfig {
                 attributes: attributes(visibility_s, RETENTION_S),
                 tags: BTreeMap::from(tags),
             };
-            let name = common.names.of(&job, level);
-            let place = Place::new(common.service.clone(), Some(job.clone()), name, wanted);
-            Level {
-                sends: Lane::new(Sends(place.clone()), common.crew.clone()),
-                deletes: Lane::new(Deletes(place.clone()), common.crew.clone()),
-                place,
-                packed: AtomicUsize::new(1),
-                full: AtomicUsize::new(0),
+            let name = context.names.job_queue(&job, level);
+            let queue = ManagedQueue::new(context.sqs.clone(), Some(job.clone()), name, config);
+            LevelQueue {
+                sends: RequestBatcher::new(
+                    SendRequests(queue.clone()),
+                    context.request_tasks.clone(),
+                ),
+                deletes: RequestBatcher::new(
+                    DeleteRequests(queue.clone()),
+                    context.request_tasks.clone(),
+                ),
+                queue,
+                references_per_message: AtomicUsize::new(1),
+                full_receives: AtomicUsize::new(0),
             }
         };
         Arc::new(Self {
-            common: common.clone(),
+            context: context.clone(),
             levels: (0..levels).map(level).collect(),
-            // A caller that takes something may wait three quarters of the timeout before it extends it.
-            shelf: Shelf::new(levels, common.visibility_timeout / 4),
-            ledger: Ledger::default(),
-            setting_aside: Semaphore::new(SET_ASIDE_MAX),
+            // This leaves the caller three quarters of the timeout until it must extend it.
+            receive_buffer: ReceiveBuffer::new(levels, context.visibility_timeout / 4),
+            packed_messages: PackedMessages::default(),
+            quarantine_permits: Semaphore::new(QUARANTINE_TASKS_MAX),
             job,
         })
     }
 
-    /// Which of our queues a task goes to.
+    /// The level whose queue carries a task.
     pub(crate) fn level_of(&self, task: &TaskRef) -> usize {
         if self.levels.len() == 1 {
             0
@@ -154,7 +160,7 @@ impl JobQueue {
         }
     }
 
-    /// Sends references of this job, all to the same level; an answer for each.
+    /// Sends references of this job to the queue of one level. Returns a result for each.
     pub(crate) async fn send(
         &self,
         level: usize,
@@ -169,33 +175,33 @@ impl JobQueue {
         let fitting = references.iter().filter(|r| r.len() <= REFERENCE_LEN_MAX);
         let sent = self.levels[level].sends.submit(fitting.cloned().collect());
         let mut sent = sent.await.into_iter();
-        let answer = |reference: &String| match reference.len() {
+        let result = |reference: &String| match reference.len() {
             0..=REFERENCE_LEN_MAX => sent.next().unwrap_or_else(|| refused.clone()),
             _ => refused.clone(),
         };
-        references.iter().map(answer).collect()
+        references.iter().map(result).collect()
     }
 
-    /// Waits for references, at the shelf that polls fill.
+    /// Waits for references in the receive buffer, which polls fill.
     pub(crate) async fn receive(
         self: &Arc<Self>,
         max: usize,
         wait: Duration,
     ) -> Result<Vec<Delivery>, QueueError> {
-        let mut receiver = self.shelf.enter(max, wait);
+        let mut receiver = self.receive_buffer.add_receiver(max, wait);
         loop {
-            let mut changed = pin!(self.shelf.changed.notified());
+            let mut changed = pin!(self.receive_buffer.changed.notified());
             changed.as_mut().enable();
             match receiver.step() {
-                Step::Take(deliveries) => return Ok(deliveries),
-                Step::Fail(error) => return Err(error),
-                Step::Leave => return Ok(Vec::new()),
-                Step::Wait { polls, until } => {
+                ReceiveStep::Deliver(deliveries) => return Ok(deliveries),
+                ReceiveStep::Fail(error) => return Err(error),
+                ReceiveStep::TimedOut => return Ok(Vec::new()),
+                ReceiveStep::Wait { polls, until } => {
                     for poll in polls {
-                        self.begin(poll);
+                        self.start_poll(poll);
                     }
                     match until {
-                        // Over or not: the next step finds out.
+                        // The next step checks whether the deadline has passed.
                         Some(until) => drop(timeout_at(until, changed).await),
                         None => changed.await,
                     }
@@ -204,22 +210,31 @@ impl JobQueue {
         }
     }
 
-    /// Gives back what stays on the shelf too long, until it is empty.
-    pub(crate) async fn keep(self: Arc<Self>) {
-        while let Some(until) = self.shelf.keep_until() {
-            sleep_until(until).await;
-            self.give_back(self.shelf.overdue()).await;
+    /// Returns buffered references to their queue when they expire, until the buffer is empty.
+    pub(crate) async fn return_expired(self: Arc<Self>) {
+        loop {
+            let mut changed = pin!(self.receive_buffer.changed.notified());
+            changed.as_mut().enable();
+            let Some(until) = self.receive_buffer.next_expiry() else {
+                return;
+            };
+            // A change may bring a reference that expires sooner.
+            if timeout_at(until, changed).await.is_err() {
+                let expired = self.receive_buffer.take_expired();
+                self.return_to_queue(expired).await;
+                self.receive_buffer.returned();
+            }
         }
     }
 
-    /// Nobody wants these: they are visible to others at once.
-    pub(crate) async fn give_back(&self, held: Vec<Held>) {
-        if held.is_empty() {
+    /// Returns references that no receiver takes to their queue. They are visible to other processes at once.
+    pub(crate) async fn return_to_queue(&self, deliveries: Vec<BufferedDelivery>) {
+        if deliveries.is_empty() {
             return;
         }
-        let receipts = held.iter().map(|held| &held.delivery.receipt);
+        let receipts = deliveries.iter().map(|buffered| &buffered.delivery.receipt);
         if let Err(error) = self.nack(receipts, Duration::ZERO).await {
-            tracing::debug!(job.name = %self.job, %error, "failed to give messages back; they come back by their timeout");
+            tracing::debug!(job.name = %self.job, %error, "failed to return messages; they become visible after their visibility timeout");
         }
     }
 }

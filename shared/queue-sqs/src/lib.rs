@@ -1,26 +1,26 @@
 #![doc = include_str!("../README.md")]
 
 mod admin;
-mod crew;
+mod client;
 mod deletes;
 mod job_queue;
-mod lane;
-mod ledger;
+mod managed_queue;
 mod name;
 mod options;
 mod pack;
-mod place;
+mod packed_messages;
 mod poll;
+mod quarantine;
 mod queue;
 mod receipt;
+mod receive_buffer;
+mod request_batcher;
+mod request_tasks;
 mod sends;
-mod service;
-mod set_aside;
 mod settle;
-mod shelf;
 mod wire;
 
 pub use admin::{Drift, QueueInfo};
-pub use name::{PrefixError, SET_ASIDE_SUFFIX};
+pub use name::{PrefixError, QUARANTINE_SUFFIX};
 pub use options::{DEFAULT_PREFIX, OpenError, SqsOptions};
 pub use queue::SqsQueue;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use dueline_domain::{JobName, Priority};
 use sha2::{Digest as _, Sha256};
 
-/// What the name of the set-aside queue adds to the prefix. No job's queue can be called so.
-pub const SET_ASIDE_SUFFIX: &str = "--set-aside";
+/// The suffix of the quarantine queue's name. No job's queue can end up with that name.
+pub const QUARANTINE_SUFFIX: &str = "--quarantine";
 
-/// Priority levels with a queue of their own.
+/// Number of priority levels with their own queue.
 pub(crate) const LEVELS: usize = Priority::LEVELS.len();
 /// Longest name of a queue.
 const NAME_LEN_MAX: usize = 80;
@@ -16,30 +16,30 @@ const NAME_LEN_MAX: usize = 80;
 const PREFIX_LEN_MAX: usize = 40;
 /// Bytes of the suffix of a priority level.
 const LEVEL_LEN: usize = "-p5".len();
-/// Bytes of a hash and its mark.
+/// Bytes of a hash and its marker.
 const HASH_LEN: usize = "-h0123456789abcdef".len();
 
-/// Why a text cannot begin the names of queues.
+/// A text that cannot be the prefix of queue names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' cannot be the prefix of queues: write 1 to 40 of A-Z a-z 0-9 _ -, the first and last one no '-'"
+    "'{0}' is not a prefix of queue names; use 1 to 40 of the characters A-Z a-z 0-9 _ -, not '-' at either end"
 )]
 pub struct PrefixError(pub String);
 
-/// Makes the names of the queues of one deployment.
+/// The queue names of one deployment.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct QueueNames {
     prefix: String,
 }
 
-impl Names {
+impl QueueNames {
     pub(crate) fn new(prefix: &str) -> Result<Self, PrefixError> {
         let is_legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        let is_fine = (1..=PREFIX_LEN_MAX).contains(&prefix.len())
+        let is_valid = (1..=PREFIX_LEN_MAX).contains(&prefix.len())
             && prefix.bytes().all(is_legal)
             && !prefix.starts_with('-')
             && !prefix.ends_with('-');
-        if !is_fine {
+        if !is_valid {
             return Err(PrefixError(prefix.chars().take(100).collect()));
         }
         let prefix = prefix.to_owned();
@@ -50,23 +50,23 @@ impl Names {
         &self.prefix
     }
 
-    /// What all names begin with.
-    pub(crate) fn beginning(&self) -> String {
+    /// What all queue names of the deployment begin with.
+    pub(crate) fn name_prefix(&self) -> String {
         format!("{}-", self.prefix)
     }
 
-    pub(crate) fn set_aside(&self) -> String {
-        format!("{}{SET_ASIDE_SUFFIX}", self.prefix)
+    pub(crate) fn quarantine(&self) -> String {
+        format!("{}{QUARANTINE_SUFFIX}", self.prefix)
     }
 
-    /// The queue of a job, or of one of its levels; level 0 is the most urgent.
+    /// The name of a job's queue, or of the queue of one of its levels; level 0 is the most urgent.
     ///
-    /// Two jobs never share a queue: a name that is too long, or that could be taken for a shortened one, for a
-    /// level of another job or for the set-aside queue, is told apart by a hash.
-    pub(crate) fn of(&self, job: &JobName, level: Option<usize>) -> String {
+    /// Two jobs never share a queue. A job name that is too long, or that could be confused with a shortened name, a
+    /// level of another job or the quarantine queue, is distinguished by a hash.
+    pub(crate) fn job_queue(&self, job: &JobName, level: Option<usize>) -> String {
         let room = NAME_LEN_MAX - self.prefix.len() - 1 - LEVEL_LEN;
         let text = job.as_str();
-        let mut name = self.beginning();
+        let mut name = self.name_prefix();
         if text.len() <= room && !is_ambiguous(text) {
             name.push_str(text);
         } else {
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-/// Whether a name looks like one that this module makes for something else.
+/// Whether a job name could be confused with a name that this module generates.
 fn is_ambiguous(job: &str) -> bool {
     let is_level = |tail: &str| {
         let digit = tail.strip_prefix("-p").and_then(|rest| rest.bytes().next());
@@ -102,12 +102,12 @@ fn is_ambiguous(job: &str) -> bool {
     job.starts_with('-') || ends_with(LEVEL_LEN, &is_level) || ends_with(HASH_LEN, &is_hash)
 }
 
-/// Which of the levels a priority belongs to, 0 for the most urgent: the nearest named one that is not more urgent
-/// for high priorities, and not less urgent for low ones.
+/// The level of a priority, 0 for the most urgent: the nearest named one that is not more urgent for high priorities,
+/// and not less urgent for low ones.
 pub(crate) fn level_of(priority: Priority) -> usize {
     let number = priority.get();
     let steps = Priority::LEVELS.iter().map(|(_, at)| *at);
-    // very_low and low take in what is below them, high and very_high what is above.
+    // very_low and low include the priorities below them, high and very_high those above.
     let above = steps.clone().filter(|at| *at > 0 && number >= *at).count();
     let below = steps.filter(|at| *at < 0 && number <= *at).count();
     LEVELS / 2 + below - above
@@ -121,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    fn names(prefix: &str) -> Names {
-        Names::new(prefix).expect("a legal prefix")
+    fn names(prefix: &str) -> QueueNames {
+        QueueNames::new(prefix).expect("a legal prefix")
     }
 
     fn job(text: &str) -> JobName {
@@ -131,24 +131,27 @@ mod tests {
 
     #[test]
     fn an_ordinary_name_stays_readable() {
-        assert_eq!(names("dueline").of(&job("mail"), None), "dueline-mail");
-        assert_eq!(names("d").of(&job("mail"), Some(0)), "d-mail-p5");
-        assert_eq!(names("d").of(&job("mail"), Some(4)), "d-mail-p1");
+        assert_eq!(
+            names("dueline").job_queue(&job("mail"), None),
+            "dueline-mail"
+        );
+        assert_eq!(names("d").job_queue(&job("mail"), Some(0)), "d-mail-p5");
+        assert_eq!(names("d").job_queue(&job("mail"), Some(4)), "d-mail-p1");
     }
 
     #[test]
-    fn names_that_could_be_taken_for_others_carry_a_hash() {
-        for text in ["-set-aside", "mail-p5", "mail-h0123456789abcdef", "-"] {
-            let name = names("dueline").of(&job(text), None);
+    fn ambiguous_names_get_a_hash() {
+        for text in ["-quarantine", "mail-p5", "mail-h0123456789abcdef", "-"] {
+            let name = names("dueline").job_queue(&job(text), None);
             assert_ne!(name, format!("dueline-{text}"));
             assert!(name.contains("-h"), "{name}");
         }
     }
 
     #[test]
-    fn prefixes_that_no_queue_can_have_are_refused() {
+    fn invalid_prefixes_are_refused() {
         for bad in ["", "a b", "-a", "a-", "a.fifo", "ä", &"x".repeat(41)] {
-            assert!(Names::new(bad).is_err(), "{bad:?}");
+            assert!(QueueNames::new(bad).is_err(), "{bad:?}");
         }
     }
 
@@ -161,12 +164,12 @@ mod tests {
     }
 
     fn job_names() -> impl Strategy<Value = String> {
-        // Short alphabets make collisions likely, if there are any.
+        // Short alphabets make collisions likely, if any are possible.
         prop_oneof![
             "[a-c_-]{1,6}",
             "[ab]{1,3}(-p[0-9])?(-h[0-9a-f]{16})?",
             "[a-b]{60,64}",
-            "-{0,2}(set-aside|mail)(-p[1-5]){0,2}",
+            "-{0,2}(quarantine|mail)(-p[1-5]){0,2}",
         ]
     }
 
@@ -178,19 +181,19 @@ mod tests {
         ) {
             let names = names(&prefix);
             let mut owners: BTreeMap<String, String> = BTreeMap::new();
-            owners.insert(names.set_aside(), "set aside".into());
+            owners.insert(names.quarantine(), "quarantine".into());
             for text in &jobs {
                 let job = job(text);
                 let levels = (0..LEVELS).map(Some).chain([None]);
                 for level in levels {
-                    let name = names.of(&job, level);
+                    let name = names.job_queue(&job, level);
                     prop_assert!(name.len() <= NAME_LEN_MAX);
-                    prop_assert!(name.starts_with(&names.beginning()));
+                    prop_assert!(name.starts_with(&names.name_prefix()));
                     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
                     prop_assert!(name.bytes().all(legal));
-                    prop_assert_eq!(&names.of(&job, level), &name, "it is stable");
+                    prop_assert_eq!(&names.job_queue(&job, level), &name, "it is stable");
                     if let Some(other) = owners.insert(name.clone(), text.clone()) {
-                        prop_assert!(false, "{} is of {} and {}", name, other, text);
+                        prop_assert!(false, "{} belongs to {} and {}", name, other, text);
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! How a queue is set up, and what can be wrong with that.
+//! Settings of the queues, and the errors of opening them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,25 +7,26 @@ use dueline_aws::{AwsSettings, Class, Meter, Service as AwsService, SetupError, 
 
 use crate::{name::PrefixError, queue::SqsQueue};
 
-/// What names of queues begin with when nothing else is said.
+/// The default prefix of queue names.
 pub const DEFAULT_PREFIX: &str = "dueline";
 
 /// Settings of the queues of one deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqsOptions {
-    /// What names of queues begin with. Deployments in one account need different ones, and none should begin with
-    /// another one and a `-`: then two jobs of the two may need a queue of one name, and the later one is refused it.
+    /// The prefix of queue names. Deployments in one account need different ones. None should be another one followed
+    /// by
+    /// `-` and more: then jobs of two deployments may need the same queue name, and the later one is refused.
     pub prefix: String,
     /// Region, endpoint, credentials and timeouts.
     pub aws: AwsSettings,
     /// How long a received message stays invisible: whole seconds, up to twelve hours.
     pub visibility_timeout: Duration,
-    /// Whether each job has a queue for each of the five named priorities. Five queues are five times the polls.
+    /// Whether each job has a queue per named priority. Five queues cost five times the polls.
     pub priority_queues: bool,
 }
 
 impl Default for SqsOptions {
-    /// Thirty seconds, and one queue per job.
+    /// A visibility timeout of 30 s, and one queue per job.
     fn default() -> Self {
         Self {
             prefix: DEFAULT_PREFIX.to_owned(),
@@ -45,57 +46,57 @@ impl SqsOptions {
     }
 }
 
-/// Why the queues cannot be used. Each text names what is wrong.
+/// Why the queues cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Names of queues cannot begin so.
+    /// The prefix cannot begin a queue name.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// SQS has no such visibility timeout.
+    /// SQS does not support the visibility timeout.
     #[error("visibility timeout {0:?} is not a whole number of seconds from 1 s to 12 h")]
     VisibilityTimeout(Duration),
-    /// No client can be made.
+    /// No client can be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The credentials are wrong or do not allow to look for queues.
-    #[error("SQS does not let us look for queue '{queue}': {why}")]
+    /// The credentials are wrong or do not allow looking up queues.
+    #[error("SQS denies looking up queue '{queue}': {why}")]
     Denied {
-        /// What was looked for.
+        /// The queue that was looked up.
         queue: String,
-        /// What SQS said.
+        /// The message of SQS.
         why: Arc<str>,
     },
-    /// Nobody answers.
+    /// The endpoint does not answer.
     #[error("SQS cannot be reached at {at}: {why}")]
     Unreachable {
         /// The endpoint, or the region.
         at: String,
-        /// How it failed.
+        /// The message of the failed call.
         why: Arc<str>,
     },
-    /// Something answers that is not SQS, or that refuses the question.
+    /// The endpoint is not SQS, or refuses the call.
     #[error("{at} does not answer as SQS does: {why}")]
     Refused {
         /// The endpoint, or the region.
         at: String,
-        /// What it said.
+        /// The message of the endpoint.
         why: Arc<str>,
     },
 }
 
 impl SqsQueue {
-    /// Connects, and asks one question, so that a wrong endpoint or missing permission is an error now.
+    /// Connects and makes one call, so that a wrong endpoint or a missing permission is reported now.
     pub async fn open(options: SqsOptions, meter: Meter) -> Result<Arc<Self>, OpenError> {
         let config = connect(AwsService::Sqs, &options.aws).await?;
-        let at = dueline_aws::place(&config);
+        let at = dueline_aws::endpoint_or_region(&config);
         let queue = Self::from_client(Client::new(&config), options, meter)?;
-        match queue.common().set_aside.find().await {
+        match queue.context().quarantine.any_url().await {
             Ok(_) => Ok(queue),
             Err(failure) => match failure.class {
-                // It is made when it is needed; and too many calls are a state that passes.
+                // A missing quarantine queue is created when it is needed, and throttling passes.
                 Class::Missing | Class::Throttled => Ok(queue),
                 Class::Denied => Err(OpenError::Denied {
-                    queue: queue.set_aside_name().to_owned(),
+                    queue: queue.quarantine_name().to_owned(),
                     why: failure.message,
                 }),
                 Class::NotSent | Class::Unknown => Err(OpenError::Unreachable {

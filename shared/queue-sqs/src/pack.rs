@@ -1,4 +1,4 @@
-//! How many references go into a message, and how many messages into a request.
+//! Packing: how many references a message carries, and how many messages a request.
 
 use std::ops::Range;
 
@@ -6,25 +6,25 @@ use crate::wire::ENVELOPE_BYTES_MAX;
 
 /// Most references in a message.
 const REFERENCES_PER_MESSAGE_MAX: usize = 25;
-/// Most entries in a request, of any kind.
+/// Most entries in a batch request of any kind.
 pub(crate) const ENTRIES_MAX: usize = 10;
 /// Most references in a request.
 pub(crate) const REFERENCES_PER_REQUEST_MAX: usize = REFERENCES_PER_MESSAGE_MAX * ENTRIES_MAX;
-/// What is billed as one request.
+/// Bytes that SQS bills as one request.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
-/// Bytes of references in a request, so that it is billed as one.
+/// Most bytes of references in a request that is billed as one.
 pub(crate) const REFERENCE_BYTES_MAX: usize = CHUNK_BYTES - ENTRIES_MAX * ENVELOPE_BYTES_MAX;
-/// Longest reference that SQS takes at all, in a message of its own.
+/// Longest reference that SQS accepts, alone in a message.
 pub(crate) const REFERENCE_LEN_MAX: usize = 1024 * 1024 - ENVELOPE_BYTES_MAX;
 
-/// Which references go into which message of one request: up to ten go alone, more are spread evenly over ten
-/// messages. Even, because a message is received by one host as a whole.
+/// Which references go into which message of one request. Up to ten are sent as one message each; more are spread
+/// evenly over ten messages, because a message is received by one host as a whole.
 pub(crate) fn spread(references: usize) -> impl Iterator<Item = Range<usize>> {
     let messages = references.min(ENTRIES_MAX);
     (0..messages).map(move |n| n * references / messages..(n + 1) * references / messages)
 }
 
-/// How many of the references with these sizes fit into one request. At least one, if there is one.
+/// How many references of these sizes fit into one request; at least one, if there is one.
 pub(crate) fn fit(sizes: impl Iterator<Item = usize>, count_max: usize, bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
     let fitting = sizes.take(count_max).enumerate().take_while(|(n, size)| {
@@ -39,10 +39,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::{self, tests as made};
+    use crate::wire::{self, tests as samples};
 
     #[test]
-    fn few_go_alone_and_many_are_spread_evenly() {
+    fn few_references_are_sent_alone_and_many_are_spread_evenly() {
         let sizes = |n| spread(n).map(|range| range.len()).collect::<Vec<_>>();
         assert_eq!(sizes(0), Vec::<usize>::new());
         assert_eq!(sizes(3), [1, 1, 1]);
@@ -58,9 +58,9 @@ mod tests {
             traces in prop::collection::vec(0_usize..70_000, 1..20),
             short in 0_usize..600,
         ) {
-            let task = wire::decode(&made::job(), &wire::body(&made::job(), 0, [
+            let task = wire::decode(&samples::job(), &wire::body(&samples::job(), 0, [
                 r#"{"id":"00000000-0000-0000-0000-000000000001","token":"0000000000000002","priority":0,"weight":1,"due":5}"#,
-            ].into_iter())).expect("it is ours").tasks.remove(0);
+            ].into_iter())).expect("a valid message").tasks.remove(0);
             let traces = traces.into_iter().chain(std::iter::repeat_n(55, short));
             let tasks: Vec<_> = traces.map(|len| dueline_domain::TaskRef {
                 trace: Some("é".repeat(len / 6).into()),
@@ -78,10 +78,10 @@ mod tests {
                 for range in spread(request.len()) {
                     prop_assert!((1..=REFERENCES_PER_MESSAGE_MAX).contains(&range.len()));
                     let references = request[range].iter().map(String::as_str);
-                    let body = wire::body(&made::job(), 7, references);
+                    let body = wire::body(&samples::job(), 7, references);
                     bytes += body.len();
                     messages += 1;
-                    unpacked.extend(wire::decode(&made::job(), &body).expect("it is ours").tasks);
+                    unpacked.extend(wire::decode(&samples::job(), &body).expect("a valid message").tasks);
                 }
                 prop_assert!(messages <= ENTRIES_MAX);
                 prop_assert!(bytes <= CHUNK_BYTES || request.len() == 1);

@@ -1,4 +1,4 @@
-//! What a receipt says to us: which level, which reference of which packed message, and SQS's own handle.
+//! The handle in a receipt: the level, the reference within a packed message, and SQS's own receipt handle.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use dueline_ports::Receipt;
 
 use crate::name::LEVELS;
 
-/// A receipt, taken apart.
+/// A decoded receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    /// Which of the queues of the job.
+pub(crate) struct SqsReceipt {
+    /// The level of the job's queue.
     pub(crate) level: usize,
-    /// Number of the packed message; 0 for a message with a single reference.
+    /// The number of the packed message; 0 for a message with a single reference.
     pub(crate) serial: u64,
-    /// Place of the reference in its message.
+    /// The index of the reference in its message.
     pub(crate) index: usize,
-    /// SQS's own handle; new with each receive.
+    /// SQS's receipt handle; new with each receive.
     pub(crate) handle: Arc<str>,
 }
 
-impl Ticket {
+impl SqsReceipt {
     pub(crate) fn receipt(&self, job: &JobName) -> Receipt {
         let Self {
             level,
@@ -34,7 +34,7 @@ impl Ticket {
         }
     }
 
-    /// `None` when the receipt is none of ours.
+    /// Decodes a receipt; `None` if this queue did not issue it.
     pub(crate) fn parse(receipt: &Receipt) -> Option<Self> {
         let Receipt::Handle { handle, .. } = receipt else {
             return None;
@@ -56,23 +56,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receipt_is_read_back_and_strangers_are_not() {
+    fn receipts_round_trip_and_foreign_ones_are_refused() {
         let job = JobName::parse("mail").expect("a legal job name");
-        let ticket = Ticket {
+        let receipt = SqsReceipt {
             level: 4,
             serial: 77,
             index: 12,
             handle: "AQEB/x.y+z==".into(),
         };
-        assert_eq!(Ticket::parse(&ticket.receipt(&job)), Some(ticket));
+        assert_eq!(SqsReceipt::parse(&receipt.receipt(&job)), Some(receipt));
         for text in ["", "AQEB", "9.1.1/x", "1.1/x", "1.x.1/y", "-1.1.1/x"] {
             let handle = text.into();
             let receipt = Receipt::Handle {
                 job: job.clone(),
                 handle,
             };
-            assert_eq!(Ticket::parse(&receipt), None, "{text}");
+            assert_eq!(SqsReceipt::parse(&receipt), None, "{text}");
         }
-        assert_eq!(Ticket::parse(&Receipt::Local { job, number: 1 }), None);
+        assert_eq!(SqsReceipt::parse(&Receipt::Local { job, number: 1 }), None);
     }
 }

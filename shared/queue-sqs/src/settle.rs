@@ -1,4 +1,4 @@
-//! What becomes of received references: done, back to the queue, or kept a while longer.
+//! Settles received references: ack, nack and extend.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,70 +12,82 @@ use dueline_ports::{QueueError, Receipt};
 use futures_util::future::join_all;
 
 use crate::{
-    job_queue::JobQueue,
-    ledger::Back,
+    job_queue::SqsJobQueue,
     pack::{ENTRIES_MAX, REFERENCE_BYTES_MAX, REFERENCES_PER_REQUEST_MAX, fit},
-    receipt::Ticket,
+    packed_messages::ReturnMethod,
+    receipt::SqsReceipt,
     sends, wire,
 };
 
-/// Longest visibility timeout, with an hour to spare: it counts from the receive.
+/// Longest delay of a returned message: the limit of SQS counts from the receive, so an hour is left as a margin.
 const RETURN_MAX_S: u64 = 11 * 3_600;
 /// Longest delay of a new message.
 const DELAY_MAX_S: u64 = 900;
 
-/// Handles of messages, by level.
+/// Receipt handles of messages, by level.
 type Handles = BTreeMap<usize, Vec<Arc<str>>>;
 
-impl JobQueue {
-    /// Deletes messages whose references are all done.
+impl SqsJobQueue {
+    /// Acknowledges references. Deletes messages whose references are all acknowledged.
     pub(crate) async fn ack<'a>(
         &self,
         receipts: impl Iterator<Item = &'a Receipt>,
     ) -> Result<(), QueueError> {
-        let mut over = Handles::new();
-        for ticket in self.tickets(receipts) {
-            if ticket.serial == 0 || self.ledger.done(&ticket) {
-                over.entry(ticket.level).or_default().push(ticket.handle);
+        let mut completed = Handles::new();
+        for receipt in self.own_receipts(receipts) {
+            if receipt.serial == 0 || self.packed_messages.acknowledge(&receipt) {
+                completed
+                    .entry(receipt.level)
+                    .or_default()
+                    .push(receipt.handle);
             }
         }
         let delete = |(level, handles): (usize, _)| self.levels[level].deletes.submit(handles);
-        let results = join_all(over.into_iter().map(delete)).await;
+        let results = join_all(completed.into_iter().map(delete)).await;
         results.into_iter().flatten().collect()
     }
 
-    /// Makes references visible again after `delay`.
+    /// Returns references to the queue; they are visible after `delay`.
     pub(crate) async fn nack<'a>(
         &self,
         receipts: impl Iterator<Item = &'a Receipt>,
         delay: Duration,
     ) -> Result<(), QueueError> {
-        let mut whole = Handles::new();
-        let mut parts = Vec::new();
-        let mut packed: BTreeMap<u64, Vec<Ticket>> = BTreeMap::new();
-        for ticket in self.tickets(receipts) {
-            if ticket.serial == 0 {
-                whole.entry(ticket.level).or_default().push(ticket.handle);
+        let mut whole_messages = Handles::new();
+        let mut partial_messages = Vec::new();
+        let mut packed: BTreeMap<u64, Vec<SqsReceipt>> = BTreeMap::new();
+        for receipt in self.own_receipts(receipts) {
+            if receipt.serial == 0 {
+                whole_messages
+                    .entry(receipt.level)
+                    .or_default()
+                    .push(receipt.handle);
             } else {
-                packed.entry(ticket.serial).or_default().push(ticket);
+                packed.entry(receipt.serial).or_default().push(receipt);
             }
         }
-        for tickets in packed.into_values() {
-            let level = tickets[0].level;
-            match self.ledger.take_back(&tickets) {
-                Back::Nothing => {}
-                Back::Whole => {
-                    let handles = whole.entry(level).or_default();
-                    handles.push(tickets[0].handle.clone());
+        for receipts in packed.into_values() {
+            let level = receipts[0].level;
+            match self.packed_messages.return_method(&receipts) {
+                ReturnMethod::None => {}
+                ReturnMethod::WholeMessage => {
+                    let handles = whole_messages.entry(level).or_default();
+                    handles.push(receipts[0].handle.clone());
                 }
-                Back::Part { tasks, received } => parts.push((tickets, tasks, received)),
+                ReturnMethod::NewMessage { tasks, received } => {
+                    partial_messages.push((receipts, tasks, received))
+                }
             }
         }
         let delay_s = u64::try_from(delay.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
-        let visible = self.change_visibility(whole, seconds(delay_s.min(RETURN_MAX_S)));
-        let sent = join_all(parts.into_iter().map(|(tickets, tasks, received)| {
-            self.send_again(tickets, tasks, received, seconds(delay_s.min(DELAY_MAX_S)))
-        }));
+        let visible = self.change_visibility(whole_messages, seconds(delay_s.min(RETURN_MAX_S)));
+        let sent = join_all(
+            partial_messages
+                .into_iter()
+                .map(|(receipts, tasks, received)| {
+                    self.send_again(receipts, tasks, received, seconds(delay_s.min(DELAY_MAX_S)))
+                }),
+        );
         let (visible, sent) = tokio::join!(visible, sent);
         visible.and(sent.into_iter().collect())
     }
@@ -85,29 +97,34 @@ impl JobQueue {
         &self,
         receipts: impl Iterator<Item = &'a Receipt>,
     ) -> Result<(), QueueError> {
-        let mut kept = Handles::new();
+        let mut extended = Handles::new();
         let mut seen = BTreeSet::new();
-        let timeout = self.common.visibility_timeout;
-        for ticket in self.tickets(receipts) {
-            let is_kept = ticket.serial == 0
-                || (seen.insert(ticket.serial) && self.ledger.extend(&ticket, timeout));
-            if is_kept {
-                kept.entry(ticket.level).or_default().push(ticket.handle);
+        let timeout = self.context.visibility_timeout;
+        for receipt in self.own_receipts(receipts) {
+            let is_extended = receipt.serial == 0
+                || (seen.insert(receipt.serial) && self.packed_messages.extend(&receipt, timeout));
+            if is_extended {
+                extended
+                    .entry(receipt.level)
+                    .or_default()
+                    .push(receipt.handle);
             }
         }
-        self.change_visibility(kept, self.common.visibility_s).await
+        self.change_visibility(extended, self.context.visibility_s)
+            .await
     }
 
-    /// Those of the receipts that are ours.
-    fn tickets<'a>(
+    /// Decodes those receipts that this queue issued.
+    fn own_receipts<'a>(
         &self,
         receipts: impl Iterator<Item = &'a Receipt>,
-    ) -> impl Iterator<Item = Ticket> {
-        let tickets = receipts.filter_map(Ticket::parse);
-        tickets.filter(|ticket| ticket.level < self.levels.len())
+    ) -> impl Iterator<Item = SqsReceipt> {
+        let receipts = receipts.filter_map(SqsReceipt::parse);
+        receipts.filter(|receipt| receipt.level < self.levels.len())
     }
 
-    /// Entries that fail are old receipts, or come back by their timeout: they are no error.
+    /// Sets the visibility timeout of messages. Failed entries are not an error: their receipt is old, or their message
+    /// becomes visible again after its timeout.
     async fn change_visibility(
         &self,
         messages: Handles,
@@ -115,32 +132,32 @@ impl JobQueue {
     ) -> Result<(), QueueError> {
         let requests = messages.iter().flat_map(|(level, handles)| {
             let chunks = handles.chunks(ENTRIES_MAX);
-            chunks.map(|chunk| self.change_some(*level, chunk, visibility_s))
+            chunks.map(|chunk| self.change_visibility_batch(*level, chunk, visibility_s))
         });
-        // Owned, so that the requests do not depend on the order in which the iterator is asked.
+        // Collected, so that all requests exist before the first one is polled.
         let requests: Vec<_> = requests.collect();
         join_all(requests).await.into_iter().collect()
     }
 
-    async fn change_some(
+    async fn change_visibility_batch(
         &self,
         level: usize,
         handles: &[Arc<str>],
         visibility_s: i32,
     ) -> Result<(), QueueError> {
-        let place = &self.levels[level].place;
+        let queue = &self.levels[level].queue;
         let handles: Vec<_> = handles.iter().map(AsRef::as_ref).collect();
         let changed = async {
-            let url = place.look_up().await?;
-            let service = &place.service;
-            let changed = service.change_visibility(&self.job, &url, &handles, visibility_s);
+            let url = queue.owned_url().await?;
+            let sqs = &queue.sqs;
+            let changed = sqs.change_visibility(&self.job, &url, &handles, visibility_s);
             changed.await
         };
         match changed.await {
             Ok(_) => Ok(()),
             Err(failure) => {
-                let error = place.error(&failure);
-                // A queue that is gone has no messages to return.
+                let error = queue.error(&failure);
+                // The messages were deleted together with their queue.
                 if failure.class == Class::Missing {
                     return Ok(());
                 }
@@ -149,16 +166,16 @@ impl JobQueue {
         }
     }
 
-    /// References that cannot be returned alone are sent as messages of their own, and are done here. If that fails,
-    /// they come back with the rest of their message.
+    /// Sends references of a packed message as new messages, and acknowledges them in the old one, because SQS returns
+    /// messages only as a whole. If that fails, they become visible again with the rest of their message.
     async fn send_again(
         &self,
-        tickets: Vec<Ticket>,
+        receipts: Vec<SqsReceipt>,
         tasks: Vec<TaskRef>,
         received: u32,
         delay_s: i32,
     ) -> Result<(), QueueError> {
-        let Some(level) = tickets.first().map(|ticket| ticket.level) else {
+        let Some(level) = receipts.first().map(|receipt| receipt.level) else {
             return Ok(());
         };
         let level = &self.levels[level];
@@ -168,17 +185,17 @@ impl JobQueue {
             let sizes = rest.iter().map(|reference| reference.len() + 1);
             let count = fit(sizes, REFERENCES_PER_REQUEST_MAX, REFERENCE_BYTES_MAX);
             let (some, others) = rest.split_at(count);
-            let results = sends::send(&level.place, some, received, delay_s).await;
+            let results = sends::send(&level.queue, some, received, delay_s).await;
             results.into_iter().collect::<Result<(), _>>()?;
             rest = others;
         }
-        let mut over = None;
-        for ticket in &tickets {
-            if self.ledger.done(ticket) {
-                over = Some(ticket.handle.clone());
+        let mut completed = None;
+        for receipt in &receipts {
+            if self.packed_messages.acknowledge(receipt) {
+                completed = Some(receipt.handle.clone());
             }
         }
-        if let Some(handle) = over {
+        if let Some(handle) = completed {
             let results = level.deletes.submit(vec![handle]).await;
             return results.into_iter().collect();
         }

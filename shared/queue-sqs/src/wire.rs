@@ -1,4 +1,4 @@
-//! The body of a message: our own JSON, all ASCII, because SQS refuses some characters.
+//! The body of a message: JSON, all ASCII, because SQS refuses some characters.
 
 use std::{io, sync::Arc};
 
@@ -6,25 +6,25 @@ use dueline_domain::{JobName, Priority, TaskRef, Timestamp, Weight};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
-/// The version this program writes, and the only one it reads.
+/// The version of the format that this program writes, and the only one it reads.
 const VERSION: u64 = 1;
-/// The most that [`body`] adds to its references: names of fields, and the longest job name.
+/// The most bytes that [`body`] adds to its references: field names and the longest job name.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 128;
 
-/// Why a message is none of ours.
+/// Why a message cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// No JSON object, or not the fields it should have.
+pub(crate) enum QuarantineReason {
+    /// Not a JSON object, or required fields are missing or invalid.
     Malformed,
-    /// JSON of somebody else.
+    /// JSON of another program.
     Foreign,
     /// Written by a newer version of this program.
     NewerVersion,
-    /// Ours, but for the queue of another job.
+    /// A valid message, but of another job.
     WrongJob,
 }
 
-impl Reason {
+impl QuarantineReason {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -35,17 +35,17 @@ impl Reason {
     }
 }
 
-/// What a message says.
+/// A decoded message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    /// What it refers to.
+pub(crate) struct DecodedMessage {
+    /// The references that it carries.
     pub(crate) tasks: Vec<TaskRef>,
-    /// How often these were received in messages before this one.
+    /// How often the references were received in earlier messages.
     pub(crate) received_before: u32,
 }
 
 #[derive(Serialize)]
-struct RefOut<'a> {
+struct EncodedReference<'a> {
     id: String,
     token: String,
     priority: i16,
@@ -56,7 +56,7 @@ struct RefOut<'a> {
 }
 
 #[derive(Deserialize)]
-struct RefIn {
+struct DecodedReference {
     id: String,
     token: String,
     priority: i64,
@@ -66,25 +66,25 @@ struct RefIn {
 }
 
 #[derive(Deserialize)]
-struct EnvelopeIn {
+struct Envelope {
     v: u64,
     job: String,
     #[serde(default)]
     r: u32,
-    t: Vec<RefIn>,
+    t: Vec<DecodedReference>,
 }
 
-/// As much of a message as every version of ours has.
+/// The fields that all versions of the format share.
 #[derive(Deserialize)]
-struct Head {
+struct EnvelopeHead {
     v: u64,
     #[serde(rename = "job")]
     _job: String,
 }
 
-/// One reference, as it stands in a body.
+/// Encodes one reference for [`body`].
 pub(crate) fn reference(task: &TaskRef) -> String {
-    let out = RefOut {
+    let out = EncodedReference {
         id: task.id.to_string(),
         token: task.token.to_string(),
         priority: task.priority.get(),
@@ -93,14 +93,14 @@ pub(crate) fn reference(task: &TaskRef) -> String {
         trace: task.trace.as_deref(),
     };
     let mut bytes = Vec::with_capacity(160);
-    let mut serializer = Serializer::with_formatter(&mut bytes, Ascii(CompactFormatter));
-    // Texts and numbers can always be written into memory, and all of it is ASCII.
+    let mut serializer = Serializer::with_formatter(&mut bytes, AsciiFormatter(CompactFormatter));
+    // Serializing strings and numbers into memory cannot fail, and the formatter writes ASCII only.
     let written = out.serialize(&mut serializer);
     debug_assert!(written.is_ok(), "{written:?}");
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// The body that holds `references`, which are of `job`.
+/// The body of a message with these references of `job`.
 pub(crate) fn body<'a>(
     job: &JobName,
     received_before: u32,
@@ -122,27 +122,27 @@ pub(crate) fn body<'a>(
     body
 }
 
-/// Reads the body of a message in the queue of `job`.
-pub(crate) fn decode(job: &JobName, body: &str) -> Result<Decoded, Reason> {
-    let envelope: EnvelopeIn = serde_json::from_str(body).map_err(|_| judge(body))?;
+/// Decodes the body of a message in the queue of `job`.
+pub(crate) fn decode(job: &JobName, body: &str) -> Result<DecodedMessage, QuarantineReason> {
+    let envelope: Envelope = serde_json::from_str(body).map_err(|_| quarantine_reason(body))?;
     match envelope.v {
         VERSION => {}
-        newer if newer > VERSION => return Err(Reason::NewerVersion),
-        _ => return Err(Reason::Foreign),
+        newer if newer > VERSION => return Err(QuarantineReason::NewerVersion),
+        _ => return Err(QuarantineReason::Foreign),
     }
     if envelope.job != job.as_str() {
-        return Err(Reason::WrongJob);
+        return Err(QuarantineReason::WrongJob);
     }
     let tasks = envelope.t.into_iter().map(|reference| task(job, reference));
     let tasks: Option<Vec<_>> = tasks.collect();
     let tasks = tasks.filter(|tasks| !tasks.is_empty());
-    Ok(Decoded {
-        tasks: tasks.ok_or(Reason::Malformed)?,
+    Ok(DecodedMessage {
+        tasks: tasks.ok_or(QuarantineReason::Malformed)?,
         received_before: envelope.r,
     })
 }
 
-fn task(job: &JobName, reference: RefIn) -> Option<TaskRef> {
+fn task(job: &JobName, reference: DecodedReference) -> Option<TaskRef> {
     Some(TaskRef {
         job: job.clone(),
         id: reference.id.parse().ok()?,
@@ -154,21 +154,21 @@ fn task(job: &JobName, reference: RefIn) -> Option<TaskRef> {
     })
 }
 
-/// What a body is that does not read as one of ours.
-fn judge(body: &str) -> Reason {
-    match serde_json::from_str::<Head>(body) {
-        Ok(head) if head.v > VERSION => Reason::NewerVersion,
-        Ok(head) if head.v == VERSION => Reason::Malformed,
-        Ok(_) => Reason::Foreign,
-        Err(error) if error.is_data() => Reason::Foreign,
-        Err(_) => Reason::Malformed,
+/// Why a body cannot be decoded.
+fn quarantine_reason(body: &str) -> QuarantineReason {
+    match serde_json::from_str::<EnvelopeHead>(body) {
+        Ok(head) if head.v > VERSION => QuarantineReason::NewerVersion,
+        Ok(head) if head.v == VERSION => QuarantineReason::Malformed,
+        Ok(_) => QuarantineReason::Foreign,
+        Err(error) if error.is_data() => QuarantineReason::Foreign,
+        Err(_) => QuarantineReason::Malformed,
     }
 }
 
 /// Writes every character that is not plain ASCII as an escape.
-struct Ascii(CompactFormatter);
+struct AsciiFormatter(CompactFormatter);
 
-impl Formatter for Ascii {
+impl Formatter for AsciiFormatter {
     fn write_string_fragment<W: ?Sized + io::Write>(
         &mut self,
         writer: &mut W,
@@ -227,7 +227,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back_and_is_plain_ascii(
+        fn messages_round_trip_and_are_plain_ascii(
             tasks in prop::collection::vec(any_task(), 1..30),
             received_before: u32,
         ) {
@@ -236,17 +236,17 @@ pub(crate) mod tests {
             prop_assert!(body.bytes().all(|b| (0x20..0x7f).contains(&b)));
             let sizes: usize = references.iter().map(|r| r.len() + 1).sum();
             prop_assert!(body.len() <= sizes + ENVELOPE_BYTES_MAX);
-            prop_assert_eq!(decode(&job(), &body), Ok(Decoded { tasks, received_before }));
+            prop_assert_eq!(decode(&job(), &body), Ok(DecodedMessage { tasks, received_before }));
         }
 
         #[test]
-        fn no_text_breaks_the_reader(text: String) {
+        fn decoding_never_panics(text: String) {
             prop_assert!(decode(&job(), &text).is_err());
         }
     }
 
     #[test]
-    fn the_longest_envelope_is_within_its_bound() {
+    fn the_longest_envelope_is_within_its_limit() {
         let job = JobName::parse(&"x".repeat(JobName::MAX_LEN)).expect("a legal job name");
         let empty = body(&job, u32::MAX, std::iter::empty());
         assert!(empty.len() <= ENVELOPE_BYTES_MAX, "{}", empty.len());
@@ -257,40 +257,49 @@ pub(crate) mod tests {
     #[test]
     fn unknown_fields_are_ignored() {
         let text = format!(r#"{{"v":1,"job":"mail","later":{{}},"t":[{REFERENCE}]}}"#);
-        let decoded = decode(&job(), &text).expect("it is ours");
+        let decoded = decode(&job(), &text).expect("a valid message");
         assert_eq!(decoded.tasks.len(), 1);
         assert_eq!(decoded.tasks[0].due_at.millis(), 5);
     }
 
     #[test]
-    fn what_is_not_ours_is_told_apart() {
+    fn unreadable_messages_are_classified() {
         let with = |head: &str| format!(r#"{{{head},"t":[{REFERENCE}]}}"#);
         for (text, reason) in [
-            ("", Reason::Malformed),
-            ("hello", Reason::Malformed),
-            (r#"{"v":1,"#, Reason::Malformed),
-            (r#"{"Records":[]}"#, Reason::Foreign),
-            ("[1,2]", Reason::Foreign),
-            (r#"{"v":"1","job":"mail","t":[]}"#, Reason::Foreign),
-            (&with(r#""v":0,"job":"mail""#), Reason::Foreign),
-            (&with(r#""v":2,"job":"mail""#), Reason::NewerVersion),
+            ("", QuarantineReason::Malformed),
+            ("hello", QuarantineReason::Malformed),
+            (r#"{"v":1,"#, QuarantineReason::Malformed),
+            (r#"{"Records":[]}"#, QuarantineReason::Foreign),
+            ("[1,2]", QuarantineReason::Foreign),
+            (
+                r#"{"v":"1","job":"mail","t":[]}"#,
+                QuarantineReason::Foreign,
+            ),
+            (&with(r#""v":0,"job":"mail""#), QuarantineReason::Foreign),
+            (
+                &with(r#""v":2,"job":"mail""#),
+                QuarantineReason::NewerVersion,
+            ),
             (
                 r#"{"v":2,"job":"mail","tasks":"packed otherwise"}"#,
-                Reason::NewerVersion,
+                QuarantineReason::NewerVersion,
             ),
-            (&with(r#""v":1,"job":"post""#), Reason::WrongJob),
-            (r#"{"v":1,"job":"mail","t":[]}"#, Reason::Malformed),
+            (&with(r#""v":1,"job":"post""#), QuarantineReason::WrongJob),
+            (
+                r#"{"v":1,"job":"mail","t":[]}"#,
+                QuarantineReason::Malformed,
+            ),
             (
                 r#"{"v":1,"job":"mail","t":[{"id":"x"}]}"#,
-                Reason::Malformed,
+                QuarantineReason::Malformed,
             ),
             (
                 &with(r#""v":1,"job":"mail""#).replace("\"weight\":1", "\"weight\":0"),
-                Reason::Malformed,
+                QuarantineReason::Malformed,
             ),
             (
                 &with(r#""v":1,"job":"mail""#).replace("000002\"", "000000\""),
-                Reason::Malformed,
+                QuarantineReason::Malformed,
             ),
         ] {
             assert_eq!(decode(&job(), text), Err(reason), "{text}");

@@ -1,100 +1,107 @@
-//! Commands: load, decide, write on the condition that nobody wrote meanwhile.
+//! `apply`: loads a task, decides the transition, and writes it on the condition that the task has not changed
+//! meanwhile.
 
 use std::{collections::HashMap, sync::Arc};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dueline_domain::{Event, Policy, Task, TaskId, Timestamp, check_step};
+use dueline_domain::{Event, Policy, Task, TaskId, Timestamp, check_transition};
 use dueline_ports::{Applied, Command, StoreError};
 use futures_util::{StreamExt as _, stream};
 
 use crate::{
     attr::{Item, id_bytes},
-    calls::{Change, Condition, Conditional, For, Key, TRIES_MAX, pause},
+    blobs,
+    calls::{
+        CallContext, ConditionalOutcome, ItemChange, ItemKey, TRIES_MAX, WriteCondition, pause,
+    },
+    encode::{self, EncodedTask, IndexEntry},
     hint,
-    jobs::{Entry, Known},
-    layout::{self, Laid, Marks},
-    parts,
-    row::{self, PartRef, Row, name},
+    jobs::{JobEntry, JobSnapshot},
+    row::{self, BlobRef, TaskRow, name},
     schema,
-    store::{BUSY, Inner},
+    store::{CONCURRENT_CALLS, DynamoStore},
 };
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn apply(
         &self,
         now: Timestamp,
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
         let count = commands.len();
-        let mut jobs = match self.jobs_as_known().await {
+        let mut jobs = match self.jobs_or_stale().await {
             Ok(jobs) => jobs,
             Err(error) => return vec![Err(error); count],
         };
         for command in &commands {
-            // Without the job a message would count as stale for ever; an old definition is no reason for that.
-            match self.jobs_with(jobs.clone(), &command.job).await {
+            // A job that is missing from an old snapshot must not make its messages count as stale.
+            match self.jobs_including(jobs.clone(), &command.job).await {
                 Ok(newer) => jobs = newer,
                 Err(error) => return vec![Err(error); count],
             }
         }
-        // Commands for one task stay in their order; different tasks do not wait for each other.
-        let mut lanes: Vec<Vec<(usize, Command)>> = Vec::new();
+        // Commands for one task run in their order; different tasks run concurrently.
+        let mut sequences: Vec<Vec<(usize, Command)>> = Vec::new();
         let mut by_task = HashMap::new();
-        for (place, command) in commands.into_iter().enumerate() {
+        for (index, command) in commands.into_iter().enumerate() {
             let key = (command.job.clone(), command.id);
-            let lane = *by_task.entry(key).or_insert_with(|| {
-                lanes.push(Vec::new());
-                lanes.len() - 1
+            let sequence = *by_task.entry(key).or_insert_with(|| {
+                sequences.push(Vec::new());
+                sequences.len() - 1
             });
-            lanes[lane].push((place, command));
+            sequences[sequence].push((index, command));
         }
         let jobs = &jobs;
-        let mut running = stream::iter(lanes)
-            .map(|lane| {
+        let mut running = stream::iter(sequences)
+            .map(|sequence| {
                 Box::pin(async move {
-                    let mut answers = Vec::with_capacity(lane.len());
-                    for (place, command) in lane {
-                        answers.push((place, self.apply_one(now, jobs, &command).await));
+                    let mut results = Vec::with_capacity(sequence.len());
+                    for (index, command) in sequence {
+                        results.push((index, self.apply_one(now, jobs, &command).await));
                     }
-                    answers
+                    results
                 })
             })
-            .buffer_unordered(BUSY);
+            .buffer_unordered(CONCURRENT_CALLS);
         let mut results = Vec::new();
-        while let Some(answers) = running.next().await {
-            results.extend(answers);
+        while let Some(finished) = running.next().await {
+            results.extend(finished);
         }
-        results.sort_unstable_by_key(|(place, _)| *place);
+        results.sort_unstable_by_key(|(index, _)| *index);
         results.into_iter().map(|(_, result)| result).collect()
     }
 
     async fn apply_one(
         &self,
         now: Timestamp,
-        jobs: &Known,
+        jobs: &JobSnapshot,
         command: &Command,
     ) -> Result<Applied, StoreError> {
         let entry = match command.event {
-            // A new life, in a job that may be about to go.
+            // A redriven task is unfinished again, which a job that is being deleted must not get.
             Event::Redrive => jobs.open(&command.job)?,
             _ => jobs
                 .get(&command.job)
                 .ok_or_else(|| StoreError::no_job(&command.job))?,
         };
-        let of = For::job(command.job.as_str(), command.event.verb().name());
-        let partition = entry.home.of(&command.id);
-        // Within this process nobody decides on a task that is just being written.
-        let _lane = self.lanes.lock(&command.id).await;
-        // What is known here, or what a replica knows, which costs half: either may be old.
-        let mut row = match self.written.get(&partition, &command.id) {
+        let context = CallContext::of_job(command.job.as_str(), command.event.verb().name());
+        let partition = entry.partitions.of_task(&command.id);
+        // Commands of this process for the same task wait for each other.
+        let _lock = self.task_locks.lock(&command.id).await;
+        // The first decision is based on the cached row, or on an eventually consistent read, which costs half. Both
+        // may be old.
+        let mut row = match self.row_cache.get(&partition, &command.id) {
             Some(row) => Some(row),
-            None => self.glance(of, &entry.home, &command.id).await?,
+            None => {
+                self.load_eventual(context, &entry.partitions, &command.id)
+                    .await?
+            }
         };
         let mut may_be_old = row.is_some();
         for tries in 0..TRIES_MAX {
             let current = match row.take() {
                 Some(row) => row,
-                None => match self.load(of, &entry.home, &command.id).await? {
+                None => match self.load(context, &entry.partitions, &command.id).await? {
                     Some(row) => row,
                     None => return Err(StoreError::no_task(&command.id)),
                 },
@@ -111,9 +118,10 @@ impl Inner {
                     now,
                 ))
             };
-            // Only a write may be concluded from an old row, because its condition fails then.
+            // An old row may only lead to a write, whose condition fails then. Any other answer needs a consistent
+            // read.
             if std::mem::take(&mut may_be_old) && !matches!(decided, Some(Ok(_))) {
-                self.written.forget(&partition, &command.id);
+                self.row_cache.forget(&partition, &command.id);
                 continue;
             }
             let Some(decided) = decided else {
@@ -121,16 +129,16 @@ impl Inner {
             };
             let mut after = current.task.clone();
             after.advance(decided?);
-            debug_assert_eq!(check_step(&current.task, &after), Ok(()));
-            match self.write(of, entry, &current, after).await? {
-                Step::Done(row) => return Ok(applied(&row, false)),
-                Step::Gone => return Err(StoreError::no_task(&command.id)),
-                Step::Moved(item) => {
-                    row = self.moved(of, entry, &current, item).await?;
+            debug_assert_eq!(check_transition(&current.task, &after), Ok(()));
+            match self.write(context, entry, &current, after).await? {
+                TaskWrite::Done(row) => return Ok(applied(&row, false)),
+                TaskWrite::Missing => return Err(StoreError::no_task(&command.id)),
+                TaskWrite::Changed(item) => {
+                    row = self.decode_changed(context, entry, &current, item).await?;
                     let own = row.as_ref().filter(|row| row.task.write == command.write);
                     if let Some(row) = own {
-                        // Our own write: its answer was lost, and what was sent again met it.
-                        self.wrote(entry, &partition, row.clone());
+                        // The first try of this write succeeded, but its answer was lost.
+                        self.record_write(entry, &partition, row.clone());
                         return Ok(applied(row, true));
                     }
                 }
@@ -142,143 +150,159 @@ impl Inner {
         Err(StoreError::Throttled)
     }
 
-    /// The row that stood in the way, made whole; `None` if it has moved again.
-    async fn moved(
+    /// Decodes the item that another write has left; `None` if the task has changed again meanwhile.
+    async fn decode_changed(
         &self,
-        of: For<'_>,
-        entry: &Entry,
-        seen: &Row,
+        context: CallContext<'_>,
+        entry: &JobEntry,
+        old: &TaskRow,
         item: Item,
-    ) -> Result<Option<Arc<Row>>, StoreError> {
-        let id = seen.task.id;
-        let parts = row::parts_of(seen);
+    ) -> Result<Option<Arc<TaskRow>>, StoreError> {
+        let id = old.task.id;
+        let blobs = row::blobs_of(old);
         let row = self
-            .complete(of, &entry.home, &id, item, parts, false)
+            .decode_with_blobs(context, &entry.partitions, &id, item, blobs, false)
             .await?;
         Ok(row.map(Arc::new))
     }
 
-    /// Writes the next version of a row: its new parts first, then the task, then old parts go.
+    /// Writes the next version of a row: first its new blobs, then the task. Then blobs of the old version are deleted.
     async fn write(
         &self,
-        of: For<'_>,
-        entry: &Entry,
-        seen: &Row,
+        context: CallContext<'_>,
+        entry: &JobEntry,
+        old: &TaskRow,
         after: Task,
-    ) -> Result<Step, StoreError> {
-        let (table, home) = (&self.table, &entry.home);
-        let (id, partition) = (after.id, home.of(&after.id));
+    ) -> Result<TaskWrite, StoreError> {
+        let (table, partitions) = (&self.table, &entry.partitions);
+        let (id, partition) = (after.id, partitions.of_task(&after.id));
         let changed_at = after.changed_at;
-        let marks = marks(entry, Some(seen), &after);
-        let expires_at = marks.expires_at;
-        let laid = layout::lay_out(after, Some(seen), marks, partition.len());
-        let Laid { row, put, drop } = laid;
-        parts::put(table, of, &partition, &id, &put, changed_at, expires_at).await?;
-        let condition = Condition::Is(name::WRITE, id_bytes(seen.task.write.to_stored()));
-        let change = difference(&seen.item, &row.item);
-        let key = Key::new(&partition, id.as_bytes());
-        let outcome = table.update(of, &key, change, Some(condition)).await;
-        let written: Vec<PartRef> = put.into_iter().map(|part| part.name).collect();
+        let index_entry = index_entry(entry, Some(old), &after);
+        let expires_at = index_entry.expires_at;
+        let encoded = encode::encode(after, Some(old), index_entry, partition.len());
+        let EncodedTask {
+            row,
+            new_blobs,
+            old_blobs,
+        } = encoded;
+        blobs::put(
+            table, context, &partition, &id, &new_blobs, changed_at, expires_at,
+        )
+        .await?;
+        let condition = WriteCondition::Is(name::WRITE, id_bytes(old.task.write.to_stored()));
+        let change = difference(&old.item, &row.item);
+        let key = ItemKey::new(&partition, id.as_bytes());
+        let outcome = table.update(context, &key, change, Some(condition)).await;
+        let written: Vec<BlobRef> = new_blobs.into_iter().map(|blob| blob.name).collect();
         match outcome {
-            Ok(Conditional::Done) => {
+            Ok(ConditionalOutcome::Done) => {
                 let row = Arc::new(row);
-                self.wrote(entry, &partition, row.clone());
-                parts::delete(table, of, &partition, &id, &drop).await;
-                Ok(Step::Done(row))
+                self.record_write(entry, &partition, row.clone());
+                blobs::delete(table, context, &partition, &id, &old_blobs).await;
+                Ok(TaskWrite::Done(row))
             }
-            Ok(Conditional::Refused(item)) => {
-                self.written.forget(&partition, &id);
-                let in_use = parts::set(item.as_ref().map(row::refs).unwrap_or_default());
+            Ok(ConditionalOutcome::Refused(item)) => {
+                self.row_cache.forget(&partition, &id);
+                let in_use = blobs::set(item.as_ref().map(row::blob_refs).unwrap_or_default());
                 let unused: Vec<_> = written
                     .into_iter()
-                    .filter(|part| !in_use.contains(part))
+                    .filter(|blob| !in_use.contains(blob))
                     .collect();
-                parts::delete(table, of, &partition, &id, &unused).await;
-                Ok(item.map_or(Step::Gone, Step::Moved))
+                blobs::delete(table, context, &partition, &id, &unused).await;
+                Ok(item.map_or(TaskWrite::Missing, TaskWrite::Changed))
             }
             Err(error) => {
-                self.written.forget(&partition, &id);
-                self.watch.forget(&entry.home.job, &id);
+                self.row_cache.forget(&partition, &id);
+                self.due_memory.forget(&entry.partitions.job, &id);
                 Err(error)
             }
         }
     }
 
-    /// Notes a row that this process has just written.
-    pub(crate) fn wrote(&self, entry: &Entry, partition: &str, row: Arc<Row>) {
-        let again = hint::look_again(&entry.job.policy, 0);
-        self.watch.note(&entry.home, &row, again);
-        self.written.put(partition, row);
+    /// Records a row that this process has just written in the row cache and for the scans of the due index.
+    pub(crate) fn record_write(&self, entry: &JobEntry, partition: &str, row: Arc<TaskRow>) {
+        let recheck = hint::recheck_after(&entry.job.policy, 0);
+        self.due_memory
+            .record_write(&entry.partitions, &row, recheck);
+        self.row_cache.put(partition, row);
     }
 }
 
-enum Step {
-    Done(Arc<Row>),
-    /// Somebody else wrote; this is what stands there.
-    Moved(Item),
-    Gone,
+/// How the write of a task ended.
+enum TaskWrite {
+    Done(Arc<TaskRow>),
+    /// Another write came first; this is the item that it left.
+    Changed(Item),
+    /// The task does not exist any more.
+    Missing,
 }
 
-fn applied(row: &Row, repeated: bool) -> Applied {
+fn applied(row: &TaskRow, repeated: bool) -> Applied {
     Applied {
         task: Box::new(row.task.clone()),
         repeated,
     }
 }
 
-/// Where a task belongs in the index, and when it may go.
-pub(crate) fn marks(entry: &Entry, before: Option<&Row>, task: &Task) -> Marks {
+/// Where a task stands in the due index after a write, and when it expires.
+pub(crate) fn index_entry(entry: &JobEntry, before: Option<&TaskRow>, task: &Task) -> IndexEntry {
     let policy: &Policy = &entry.job.policy;
-    let hint = hint::hint(before.and_then(Row::hint), task, policy);
+    let hint = hint::hint(before.and_then(TaskRow::hint), task, policy);
     let due = hint.map(|hint| {
-        // A task never changes its shard while it is in the index.
-        let key = before.and_then(Row::due_key).map(ToOwned::to_owned);
+        // A task keeps its shard while it is in the index.
+        let key = before.and_then(TaskRow::due_key).map(ToOwned::to_owned);
         (key.unwrap_or_else(|| entry.due_key(&task.id)), hint)
     });
-    let expires_at = task.finished_at.zip(policy.retention);
-    Marks {
+    // A task that owes an effect must not expire before the effect is done.
+    let ended_at = task.finished_at.filter(|_| task.owed.is_none());
+    let expires_at = ended_at.zip(policy.retention);
+    IndexEntry {
         due,
         expires_at: expires_at.map(|(at, retention)| at.after(retention)),
     }
 }
 
-/// What turns one version of our attributes into the next.
-fn difference(before: &Item, after: &Item) -> Change {
+/// The change of attributes between two versions of an item.
+fn difference(before: &Item, after: &Item) -> ItemChange {
     let mut set: Vec<(String, AttributeValue)> = Vec::new();
     for (name, value) in after {
         if before.get(name) != Some(value) {
             set.push((name.clone(), value.clone()));
         }
     }
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
     debug_assert!(
         !set.iter()
             .any(|(name, _)| [schema::PK, schema::SK].contains(&name.as_str()))
     );
-    Change {
+    ItemChange {
         set,
-        remove: gone.cloned().collect(),
+        remove: removed.cloned().collect(),
         add: Vec::new(),
     }
 }
 
-/// Locks for tasks, each for a part of them.
-const LANES: u64 = 1_024;
+/// Number of task locks.
+const TASK_LOCKS: u64 = 1_024;
 
-/// Locks by task, a fixed number of them.
+/// A fixed number of locks over which tasks are spread by their ids.
 #[derive(Debug)]
-pub(crate) struct Lanes(Vec<tokio::sync::Mutex<()>>);
+pub(crate) struct TaskLocks(Vec<tokio::sync::Mutex<()>>);
 
-impl Default for Lanes {
+impl Default for TaskLocks {
     fn default() -> Self {
-        Self((0..LANES).map(|_| tokio::sync::Mutex::default()).collect())
+        Self(
+            (0..TASK_LOCKS)
+                .map(|_| tokio::sync::Mutex::default())
+                .collect(),
+        )
     }
 }
 
-impl Lanes {
+impl TaskLocks {
     async fn lock(&self, id: &TaskId) -> tokio::sync::MutexGuard<'_, ()> {
-        let lane = schema::spread(id.as_bytes()) % LANES;
-        let lane = usize::try_from(lane).unwrap_or(0);
-        self.0[lane].lock().await
+        let lock = schema::spread(id.as_bytes()) % TASK_LOCKS;
+        let lock = usize::try_from(lock).unwrap_or(0);
+        self.0[lock].lock().await
     }
 }

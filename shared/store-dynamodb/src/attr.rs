@@ -1,4 +1,4 @@
-//! Attribute values: made, read and measured.
+//! Attribute values: how they are made, read and measured.
 
 use std::{collections::HashMap, fmt::Display};
 
@@ -9,17 +9,18 @@ use dueline_ports::StoreError;
 /// An item, or some attributes of one.
 pub(crate) type Item = HashMap<String, AttributeValue>;
 
-/// Why stored data make no sense.
+/// Why stored data cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Bad(pub(crate) String);
+pub(crate) struct InvalidData(pub(crate) String);
 
-impl Bad {
+impl InvalidData {
     pub(crate) fn new(why: impl Display) -> Self {
         Self(why.to_string())
     }
 
-    pub(crate) fn of(self, what: impl Display) -> StoreError {
+    /// The error of the store; `what` names the item.
+    pub(crate) fn into_error(self, what: impl Display) -> StoreError {
         StoreError::Corrupt(format!("{what}: {self}").into())
     }
 }
@@ -36,37 +37,37 @@ pub(crate) fn bytes(bytes: impl AsRef<[u8]>) -> AttributeValue {
     AttributeValue::B(Blob::new(bytes.as_ref()))
 }
 
-/// A random id as it is stored: eight bytes take less room than a number of twenty digits.
+/// A random id as it is stored: eight bytes are smaller than a number of twenty digits.
 pub(crate) fn id_bytes(stored: i64) -> AttributeValue {
     bytes(stored.to_be_bytes())
 }
 
-pub(crate) fn get_num(item: &Item, name: &str) -> Result<Option<i64>, Bad> {
+pub(crate) fn get_num(item: &Item, name: &str) -> Result<Option<i64>, InvalidData> {
     match item.get(name) {
         None => Ok(None),
         Some(AttributeValue::N(digits)) => {
             let number = digits
                 .parse()
-                .map_err(|_| Bad::new(format!("'{name}' is {digits}")))?;
+                .map_err(|_| InvalidData::new(format!("'{name}' is {digits}")))?;
             Ok(Some(number))
         }
-        Some(_) => Err(Bad::new(format!("'{name}' is no number"))),
+        Some(_) => Err(InvalidData::new(format!("'{name}' is not a number"))),
     }
 }
 
-pub(crate) fn get_text<'a>(item: &'a Item, name: &str) -> Result<Option<&'a str>, Bad> {
+pub(crate) fn get_text<'a>(item: &'a Item, name: &str) -> Result<Option<&'a str>, InvalidData> {
     match item.get(name) {
         None => Ok(None),
         Some(AttributeValue::S(text)) => Ok(Some(text)),
-        Some(_) => Err(Bad::new(format!("'{name}' is no text"))),
+        Some(_) => Err(InvalidData::new(format!("'{name}' is not a text"))),
     }
 }
 
-pub(crate) fn get_bytes<'a>(item: &'a Item, name: &str) -> Result<Option<&'a [u8]>, Bad> {
+pub(crate) fn get_bytes<'a>(item: &'a Item, name: &str) -> Result<Option<&'a [u8]>, InvalidData> {
     match item.get(name) {
         None => Ok(None),
         Some(AttributeValue::B(blob)) => Ok(Some(blob.as_ref())),
-        Some(_) => Err(Bad::new(format!("'{name}' is no binary"))),
+        Some(_) => Err(InvalidData::new(format!("'{name}' is not binary"))),
     }
 }
 
@@ -74,11 +75,11 @@ pub(crate) fn get_flag(item: &Item, name: &str) -> bool {
     matches!(item.get(name), Some(AttributeValue::Bool(true)))
 }
 
-pub(crate) fn need<T>(found: Option<T>, name: &str) -> Result<T, Bad> {
-    found.ok_or_else(|| Bad::new(format!("'{name}' is missing")))
+pub(crate) fn required<T>(found: Option<T>, name: &str) -> Result<T, InvalidData> {
+    found.ok_or_else(|| InvalidData::new(format!("'{name}' is missing")))
 }
 
-/// Bytes that DynamoDB counts for an attribute, its name included. Numbers are rounded up.
+/// Size of an attribute as DynamoDB counts it, its name included. Numbers are rounded up.
 pub(crate) fn size_of(name: &str, value: &AttributeValue) -> usize {
     name.len() + value_size(value)
 }
@@ -105,7 +106,7 @@ fn value_size(value: &AttributeValue) -> usize {
     }
 }
 
-/// Bytes of all attributes.
+/// Size of all attributes.
 pub(crate) fn size(item: &Item) -> usize {
     item.iter().map(|(name, value)| size_of(name, value)).sum()
 }

@@ -1,7 +1,7 @@
-//! Tasks that this process wrote last, so that a claim's heartbeat or a run's end need not read first.
+//! A cache of task rows that this process wrote or read, so that a heartbeat or an outcome needs no read.
 //!
-//! What is here may be old: another process may have written since. So nothing is concluded from it but a write, whose
-//! condition fails if it is old.
+//! A cached row may be old, because another process may have written since. So it may only lead to a write, whose
+//! condition fails then.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,79 +10,80 @@ use std::{
 
 use dueline_domain::TaskId;
 
-use crate::row::Row;
+use crate::row::TaskRow;
 
-/// Most bytes of tasks kept.
+/// Most bytes of rows in the cache.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-type Key = (String, TaskId);
+type RowKey = (String, TaskId);
 
 #[derive(Default)]
-struct Kept {
-    rows: HashMap<Key, (u64, usize, Arc<Row>)>,
-    /// By age; an entry that was written again since is skipped.
-    ages: VecDeque<(u64, Key)>,
+struct RowCacheState {
+    /// Age, size and row.
+    rows: HashMap<RowKey, (u64, usize, Arc<TaskRow>)>,
+    /// Keys by age. An entry whose row has a newer age is skipped.
+    ages: VecDeque<(u64, RowKey)>,
     clock: u64,
     bytes: usize,
 }
 
-/// A bounded memory of rows.
+/// A cache of rows, bounded by their size. It evicts rows that were written long ago.
 #[derive(Default)]
-pub(crate) struct Written(Mutex<Kept>);
+pub(crate) struct RowCache(Mutex<RowCacheState>);
 
-impl std::fmt::Debug for Written {
+impl std::fmt::Debug for RowCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Written").finish_non_exhaustive()
+        f.debug_struct("RowCache").finish_non_exhaustive()
     }
 }
 
-impl Written {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+impl RowCache {
+    fn lock(&self) -> MutexGuard<'_, RowCacheState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn get(&self, partition: &str, id: &TaskId) -> Option<Arc<Row>> {
-        let kept = self.lock();
+    pub(crate) fn get(&self, partition: &str, id: &TaskId) -> Option<Arc<TaskRow>> {
+        let state = self.lock();
         let key = (partition.to_owned(), *id);
-        kept.rows.get(&key).map(|(_, _, row)| row.clone())
+        state.rows.get(&key).map(|(_, _, row)| row.clone())
     }
 
-    /// Keeps a row that was just written. A finished task is not kept: nothing follows.
-    pub(crate) fn put(&self, partition: &str, row: Arc<Row>) {
+    /// Caches a row. A finished task is not cached, because no event is expected.
+    pub(crate) fn put(&self, partition: &str, row: Arc<TaskRow>) {
         let key = (partition.to_owned(), row.task.id);
         if row.task.kind().is_final() {
             return self.forget(partition, &row.task.id);
         }
-        let weight = row.weight();
-        let mut kept = self.lock();
-        kept.clock += 1;
-        let age = kept.clock;
-        let before = kept.rows.insert(key.clone(), (age, weight, row));
-        kept.bytes = kept.bytes + weight - before.map_or(0, |(_, weight, _)| weight);
-        kept.ages.push_back((age, key));
-        while kept.bytes > BYTES_MAX || kept.ages.len() > 2 * kept.rows.len() + 64 {
-            let Some((age, key)) = kept.ages.pop_front() else {
+        let bytes = row.memory_bytes();
+        let mut state = self.lock();
+        state.clock += 1;
+        let age = state.clock;
+        let before = state.rows.insert(key.clone(), (age, bytes, row));
+        state.bytes = state.bytes + bytes - before.map_or(0, |(_, bytes, _)| bytes);
+        state.ages.push_back((age, key));
+        while state.bytes > BYTES_MAX || state.ages.len() > 2 * state.rows.len() + 64 {
+            let Some((age, key)) = state.ages.pop_front() else {
                 break;
             };
-            let Some((current, weight, _)) = kept.rows.get(&key) else {
+            let Some((current, bytes, _)) = state.rows.get(&key) else {
                 continue;
             };
-            let (current, weight) = (*current, *weight);
-            if current == age && kept.bytes > BYTES_MAX {
-                kept.rows.remove(&key);
-                kept.bytes -= weight;
+            let (current, bytes) = (*current, *bytes);
+            if current == age && state.bytes > BYTES_MAX {
+                state.rows.remove(&key);
+                state.bytes -= bytes;
             } else if current == age {
-                // Still wanted: it goes to the end of the line.
-                kept.ages.push_back((age, key));
+                // The row stays. Its entry moves to the end, so that the next call removes the stale entries behind it.
+                state.ages.push_back((age, key));
                 break;
             }
         }
     }
 
     pub(crate) fn forget(&self, partition: &str, id: &TaskId) {
-        let mut kept = self.lock();
-        if let Some((_, weight, _)) = kept.rows.remove(&(partition.to_owned(), *id)) {
-            kept.bytes -= weight;
+        let mut state = self.lock();
+        if let Some((_, bytes, _)) = state.rows.remove(&(partition.to_owned(), *id)) {
+            state.bytes -= bytes;
         }
     }
 }

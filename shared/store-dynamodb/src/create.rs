@@ -1,4 +1,4 @@
-//! Submits.
+//! `create`: stores new tasks.
 
 use std::{
     collections::HashSet,
@@ -11,20 +11,21 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    apply::marks,
+    apply::index_entry,
     attr::{Item, num},
-    calls::{Condition, Conditional, For, Key},
-    jobs::{Entry, Known},
-    layout::{self, Laid},
-    parts,
-    row::{self, Row, name},
-    store::{BUSY, Inner},
+    blobs,
+    calls::{CallContext, ConditionalOutcome, ItemKey, WriteCondition},
+    encode::{self, EncodedTask},
+    jobs::{JobEntry, JobSnapshot},
+    row::{self, TaskRow, name},
+    store::{CONCURRENT_CALLS, DynamoStore},
 };
 
-/// A submit that takes less than this is sure to be seen by whoever deletes its job.
+/// A create that takes less than this, or than the time to live of definitions, needs no second check of its jobs: the
+/// deletion of a job waits before it counts unfinished tasks, and counts those of such a create.
 const QUICK_MAX: Duration = Duration::from_secs(1);
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn create(
         &self,
         now: Timestamp,
@@ -37,52 +38,52 @@ impl Inner {
             Err(error) => return vec![Err(error); count],
         };
         for create in &new {
-            match self.jobs_with(jobs.clone(), &create.task.job).await {
+            match self.jobs_including(jobs.clone(), &create.task.job).await {
                 Ok(newer) => jobs = newer,
                 Err(error) => return vec![Err(error); count],
             }
         }
-        // A second submit of one id or key waits for the first; all others go side by side.
-        let (mut first, mut again) = (Vec::new(), Vec::new());
+        // A second submit of the same id or key waits for the first; all others run concurrently.
+        let (mut first, mut repeated) = (Vec::new(), Vec::new());
         let (mut ids, mut keys) = (HashSet::new(), HashSet::new());
-        for (place, create) in new.into_iter().enumerate() {
+        for (index, create) in new.into_iter().enumerate() {
             let job = create.task.job.clone();
             let key = key_of(&create.task).map(|key| (job.clone(), key));
             let is_new = ids.insert((job, create.task.id));
             if key.is_none_or(|key| keys.insert(key)) && is_new {
-                first.push((place, create));
+                first.push((index, create));
             } else {
-                again.push((place, create));
+                repeated.push((index, create));
             }
         }
         self.count_created(&first, &jobs).await;
-        let places = self.places.next(now, count);
+        let first_number = self.submit_numbers.reserve(now, count);
         let jobs = &jobs;
-        let one = |(place, create): (usize, Create)| {
-            let order = places.saturating_add(i64::try_from(place).unwrap_or(i64::MAX));
-            Box::pin(async move { (place, self.create_one(now, jobs, create, order).await) })
+        let one = |(index, create): (usize, Create)| {
+            let number = first_number.saturating_add(i64::try_from(index).unwrap_or(i64::MAX));
+            Box::pin(async move { (index, self.create_one(now, jobs, create, number).await) })
         };
         let mut results: Vec<_> = stream::iter(first)
             .map(one)
-            .buffer_unordered(BUSY)
+            .buffer_unordered(CONCURRENT_CALLS)
             .collect()
             .await;
-        for next in again {
+        for next in repeated {
             results.push(one(next).await);
         }
-        results.sort_unstable_by_key(|(place, _)| *place);
+        results.sort_unstable_by_key(|(index, _)| *index);
         let results = results.into_iter().map(|(_, result)| result).collect();
-        if begun_at.elapsed() < self.jobs.ttl.max(QUICK_MAX) {
+        if begun_at.elapsed() < self.job_cache.ttl.max(QUICK_MAX) {
             return results;
         }
-        self.still_open(jobs, results).await
+        self.recheck_jobs(jobs, results).await
     }
 
-    /// Whoever deletes a job waits until everybody knows, but not for a write that took longer than that: such a task
-    /// may have come into a job that is gone, and then it must not be acknowledged.
-    async fn still_open(
+    /// Refuses tasks whose job has been deleted meanwhile. Deleting a job waits until all processes know of it, but not
+    /// for a create that took longer. Such a create may have written into a deleted job and must not be acknowledged.
+    async fn recheck_jobs(
         &self,
-        then: &Known,
+        then: &JobSnapshot,
         results: Vec<Result<Created, StoreError>>,
     ) -> Vec<Result<Created, StoreError>> {
         let now = self.jobs(true).await;
@@ -92,8 +93,9 @@ impl Inner {
                 message: error.to_string().into(),
                 outcome_unknown: true,
             })?;
-            let home = |known: &Known| known.get(job).map(|entry| entry.home.clone());
-            match home(now) == home(then) && now.open(job).is_ok() {
+            let partitions =
+                |jobs: &JobSnapshot| jobs.get(job).map(|entry| entry.partitions.clone());
+            match partitions(now) == partitions(then) && now.open(job).is_ok() {
                 true => Ok(created),
                 false => Err(StoreError::no_job(job)),
             }
@@ -107,89 +109,97 @@ impl Inner {
     async fn create_one(
         &self,
         now: Timestamp,
-        jobs: &Known,
+        jobs: &JobSnapshot,
         create: Create,
-        order: i64,
+        number: i64,
     ) -> Result<Created, StoreError> {
         let entry = jobs.open(&create.task.job)?;
-        let (table, home) = (&self.table, &entry.home);
-        let of = For::job(home.job.as_str(), "create");
+        let (table, partitions) = (&self.table, &entry.partitions);
+        let context = CallContext::of_job(partitions.job.as_str(), "create");
         let new = create.task.clone();
-        let (id, partition) = (new.id, home.of(&new.id));
-        let task = birth(create, entry, now);
-        let marks = marks(entry, None, &task);
-        let Laid { row, put, .. } = layout::lay_out(task, None, marks, partition.len());
-        parts::put(table, of, &partition, &id, &put, now, None).await?;
+        let (id, partition) = (new.id, partitions.of_task(&new.id));
+        let task = new_task(create, entry, now);
+        let index_entry = index_entry(entry, None, &task);
+        let EncodedTask { row, new_blobs, .. } =
+            encode::encode(task, None, index_entry, partition.len());
+        blobs::put(table, context, &partition, &id, &new_blobs, now, None).await?;
         let mut item = row.item.clone();
-        item.extend(Key::new(&partition, id.as_bytes()).item());
-        if order > 0 {
-            item.insert(name::PLACE.into(), num(order));
+        item.extend(ItemKey::new(&partition, id.as_bytes()).item());
+        if number > 0 {
+            item.insert(name::SUBMIT_NUMBER.into(), num(number));
         }
-        let standing = match key_of(&new) {
-            Some(key) => self.put_keyed(of, entry, &key, &row, item).await?,
-            None => match table.put(of, item, Some(Condition::Absent)).await? {
-                Conditional::Done => None,
-                Conditional::Refused(Some(item)) => Some(Standing::Item(item)),
-                Conditional::Refused(None) => Some(Standing::Unknown),
+        let existing = match key_of(&new) {
+            Some(key) => self.put_keyed(context, entry, &key, &row, item).await?,
+            None => match table
+                .put(context, item, Some(WriteCondition::Absent))
+                .await?
+            {
+                ConditionalOutcome::Done => None,
+                ConditionalOutcome::Refused(Some(item)) => Some(ExistingTask::Item(item)),
+                ConditionalOutcome::Refused(None) => Some(ExistingTask::Unknown),
             },
         };
-        let Some(standing) = standing else {
+        let Some(existing) = existing else {
             let row = Arc::new(row);
-            self.wrote(entry, &partition, row.clone());
+            self.record_write(entry, &partition, row.clone());
             return Ok(created(&row, false));
         };
-        let existing = match standing {
-            Standing::Row(row) => Some(row),
-            Standing::Item(item) => {
-                let parts = row::parts_of(&row);
-                let row = self.complete(of, home, &id, item, parts, false).await?;
+        let existing = match existing {
+            ExistingTask::Row(row) => Some(row),
+            ExistingTask::Item(item) => {
+                let blobs = row::blobs_of(&row);
+                let row = self
+                    .decode_with_blobs(context, partitions, &id, item, blobs, false)
+                    .await?;
                 match row {
                     Some(row) => Some(Arc::new(row)),
-                    None => self.load(of, home, &id).await?,
+                    None => self.load(context, partitions, &id).await?,
                 }
             }
-            Standing::Unknown => self.load(of, home, &id).await?,
+            ExistingTask::Unknown => self.load(context, partitions, &id).await?,
         };
-        // Parts are named by writes: ours may already belong to the task, if this submit had made it before.
+        // The blobs of this call belong to the task if an earlier try of this very call stored it.
         let in_use = existing
             .as_ref()
-            .map(|row| row::refs(&row.item))
+            .map(|row| row::blob_refs(&row.item))
             .unwrap_or_default();
-        let unused = put.into_iter().map(|part| part.name);
-        let unused: Vec<_> = unused.filter(|part| !in_use.contains(part)).collect();
-        parts::delete(table, of, &partition, &id, &unused).await;
+        let unused = new_blobs.into_iter().map(|blob| blob.name);
+        let unused: Vec<_> = unused.filter(|blob| !in_use.contains(blob)).collect();
+        blobs::delete(table, context, &partition, &id, &unused).await;
         let Some(existing) = existing else {
-            // It was there and is gone: the next try finds out.
+            // The existing task was deleted meanwhile. A repeated call stores the new one.
             return Err(StoreError::Throttled);
         };
         if existing.task.id == id && existing.task.write == row.task.write {
-            // Our own write, whose answer was lost.
-            self.wrote(entry, &partition, existing.clone());
+            // An earlier try of this write succeeded, but its answer was lost.
+            self.record_write(entry, &partition, existing.clone());
             return Ok(created(&existing, false));
         }
-        if !existing.task.is_made_by(&new) {
+        if !existing.task.matches_submit(&new) {
             return Err(StoreError::Exists(existing.task.id));
         }
         Ok(created(&existing, true))
     }
 }
 
-/// What stands where a new task should go.
-pub(crate) enum Standing {
-    /// A task of this id.
+/// The task that exists already when a new one is stored.
+pub(crate) enum ExistingTask {
+    /// The item of the task with the same id.
     Item(Item),
-    /// The task that has the key.
-    Row(Arc<Row>),
+    /// The task with the same idempotency key.
+    Row(Arc<TaskRow>),
+    /// A task with the same id, whose item was not returned.
     Unknown,
 }
 
-/// Numbers the submits of a millisecond. Ids that clients choose need not sort as they were submitted.
+/// Numbers the submits of each millisecond, for the order of ready tasks. Ids that clients choose need not sort in the
+/// order of submits.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<(i64, i64)>);
+pub(crate) struct SubmitNumbers(Mutex<(i64, i64)>);
 
-impl Places {
-    /// The first of `count` numbers.
-    fn next(&self, now: Timestamp, count: usize) -> i64 {
+impl SubmitNumbers {
+    /// Reserves `count` numbers and answers the first.
+    fn reserve(&self, now: Timestamp, count: usize) -> i64 {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (millis, used) = &mut *last;
         if *millis != now.millis() {
@@ -201,27 +211,27 @@ impl Places {
     }
 }
 
-fn birth(create: Create, entry: &Entry, now: Timestamp) -> Task {
+fn new_task(create: Create, entry: &JobEntry, now: Timestamp) -> Task {
     let Create {
         task,
         token,
         write,
-        hand_on,
+        may_enqueue,
         claim_for,
     } = create;
-    let hand_on = hand_on && entry.job.hands_on_at_once();
-    let mut task = task.into_task(&entry.job.policy, now, token, write, hand_on);
+    let may_enqueue = may_enqueue && entry.job.enqueues_at_once();
+    let mut task = task.into_task(&entry.job.policy, now, token, write, may_enqueue);
     if let Some(worker) = claim_for {
-        task.claim_at_birth(&entry.job.policy, worker);
+        task.claim_on_create(&entry.job.policy, worker);
     }
     task
 }
 
 pub(crate) fn key_of(task: &NewTask) -> Option<Arc<str>> {
-    task.extras.as_ref()?.key.clone()
+    task.options.as_ref()?.key.clone()
 }
 
-fn created(row: &Row, existed: bool) -> Created {
+fn created(row: &TaskRow, existed: bool) -> Created {
     Created {
         task: Box::new(row.task.clone()),
         existed,

@@ -1,16 +1,16 @@
-//! What failed calls mean to callers of the store.
+//! Failed calls as errors of the store.
 
 use std::sync::Arc;
 
 use dueline_aws::{Class, Failure};
 use dueline_ports::StoreError;
 
-/// The error of a read: it certainly changed nothing.
+/// The error of a read, which changes nothing.
 pub(crate) fn of_read(failure: Failure) -> StoreError {
     of(failure, false)
 }
 
-/// The error of a write: without an answer nobody knows whether it happened.
+/// The error of a write. Without an answer, the outcome is unknown.
 pub(crate) fn of_write(failure: Failure) -> StoreError {
     of(failure, true)
 }
@@ -20,7 +20,7 @@ fn of(failure: Failure, writes: bool) -> StoreError {
     match class {
         Class::Throttled => StoreError::Throttled,
         Class::Invalid => StoreError::Invalid(message),
-        // The SDK tries again by itself: that the last try did not get there says nothing of those before.
+        // The SDK retries by itself, so an earlier try may have arrived even if the last one was not sent.
         Class::Unknown | Class::NotSent => unavailable(message, writes),
         Class::Denied
         | Class::Missing

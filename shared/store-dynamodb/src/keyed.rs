@@ -1,4 +1,4 @@
-//! Submits with an idempotency key: the key and the task come in one transaction.
+//! Submits with an idempotency key: key and task are written in one transaction.
 
 use std::sync::Arc;
 
@@ -6,66 +6,76 @@ use dueline_domain::{Task, TaskId};
 use dueline_ports::StoreError;
 
 use crate::{
-    attr::{self, Bad, Item, get_bytes, need},
-    calls::{Condition, For, Key, TRIES_MAX, Transacted, Write, pause},
-    create::Standing,
-    jobs::Entry,
-    row::Row,
-    store::Inner,
+    attr::{self, InvalidData, Item, get_bytes, required},
+    calls::{
+        CallContext, ItemKey, TRIES_MAX, TransactionOutcome, TransactionWrite, WriteCondition,
+        pause,
+    },
+    create::ExistingTask,
+    jobs::JobEntry,
+    row::TaskRow,
+    store::DynamoStore,
 };
 
-/// Names the task of a key.
+/// Attribute of a key's item with the id of its task.
 pub(crate) const TASK: &str = "i";
 
-impl Inner {
-    /// Writes a task with its key; answers what stands in the way, if anything does.
+impl DynamoStore {
+    /// Writes a task with its key. Answers the existing task if the id or the key is taken.
     pub(crate) async fn put_keyed(
         &self,
-        of: For<'_>,
-        entry: &Entry,
+        context: CallContext<'_>,
+        entry: &JobEntry,
         key: &Arc<str>,
-        row: &Row,
+        row: &TaskRow,
         item: Item,
-    ) -> Result<Option<Standing>, StoreError> {
-        let (home, id) = (&entry.home, row.task.id);
-        let key = Key::new(home.of_key(key), key.as_bytes());
+    ) -> Result<Option<ExistingTask>, StoreError> {
+        let (partitions, id) = (&entry.partitions, row.task.id);
+        let key = ItemKey::new(partitions.of_key(key), key.as_bytes());
         let mut key_item = key.item();
         key_item.insert(TASK.into(), attr::bytes(id.as_bytes()));
-        let mut held_by: Option<TaskId> = None;
+        let mut key_owner: Option<TaskId> = None;
         for tries in 0..TRIES_MAX {
-            let condition = match held_by {
-                None => Condition::Absent,
-                Some(old) => Condition::Is(TASK, attr::bytes(old.as_bytes())),
+            let condition = match key_owner {
+                None => WriteCondition::Absent,
+                Some(old) => WriteCondition::Is(TASK, attr::bytes(old.as_bytes())),
             };
             let mut writes = vec![
-                Write::Put(key_item.clone(), Some(condition)),
-                Write::Put(item.clone(), Some(Condition::Absent)),
+                TransactionWrite::Put(key_item.clone(), Some(condition)),
+                TransactionWrite::Put(item.clone(), Some(WriteCondition::Absent)),
             ];
-            // A key is taken over only from a task that is gone.
-            if let Some(old) = held_by.filter(|old| *old != id) {
-                let old = Key::new(home.of(&old), old.as_bytes());
-                writes.push(Write::Check(old, Condition::Absent));
+            // A key is taken over from another task only if that task does not exist any more.
+            if let Some(old) = key_owner.filter(|old| *old != id) {
+                let old = ItemKey::new(partitions.of_task(&old), old.as_bytes());
+                writes.push(TransactionWrite::Check(old, WriteCondition::Absent));
             }
-            let mut reasons = match self.table.transact(of, &writes).await? {
-                Transacted::Done => return Ok(None),
-                Transacted::Refused(reasons) => reasons.into_iter(),
+            let mut reasons = match self.table.transact(context, &writes).await? {
+                TransactionOutcome::Done => return Ok(None),
+                TransactionOutcome::Refused(reasons) => reasons.into_iter(),
             };
             let (key_refused, task_refused) = (reasons.next(), reasons.next());
-            // The id goes before the key: a submit repeated under its id is that task.
+            // The id is checked before the key: a submit with the id of an existing task is a repetition of its submit.
             if let Some(reason) = task_refused.filter(|reason| reason.refused) {
-                return Ok(Some(reason.item.map_or(Standing::Unknown, Standing::Item)));
+                return Ok(Some(
+                    reason
+                        .item
+                        .map_or(ExistingTask::Unknown, ExistingTask::Item),
+                ));
             }
-            held_by = match key_refused
+            key_owner = match key_refused
                 .filter(|reason| reason.refused)
                 .and_then(|r| r.item)
             {
-                Some(item) => Some(holder(&item).map_err(|bad| bad.of("an idempotency key"))?),
+                Some(item) => Some(
+                    task_of_key(&item)
+                        .map_err(|invalid| invalid.into_error("an idempotency key"))?,
+                ),
                 None => None,
             };
-            if let Some(old) = held_by
-                && let Some(row) = self.load(of, home, &old).await?
+            if let Some(old) = key_owner
+                && let Some(row) = self.load(context, partitions, &old).await?
             {
-                return Ok(Some(Standing::Row(row)));
+                return Ok(Some(ExistingTask::Row(row)));
             }
             if tries > 0 {
                 pause(tries).await;
@@ -75,29 +85,32 @@ impl Inner {
     }
 }
 
-impl Inner {
-    /// The task that has a key.
-    pub(crate) async fn keyed(
+impl DynamoStore {
+    /// The task with a key.
+    pub(crate) async fn task_by_key(
         &self,
-        entry: &Entry,
+        entry: &JobEntry,
         key: &Arc<str>,
     ) -> Result<Option<Task>, StoreError> {
-        let (home, of) = (&entry.home, For::job(entry.home.job.as_str(), "list"));
-        let place = Key::new(home.of_key(key), key.as_bytes());
-        let Some(item) = self.table.get(of, &place, true).await? else {
+        let (partitions, context) = (
+            &entry.partitions,
+            CallContext::of_job(entry.partitions.job.as_str(), "list"),
+        );
+        let key = ItemKey::new(partitions.of_key(key), key.as_bytes());
+        let Some(item) = self.table.get(context, &key, true).await? else {
             return Ok(None);
         };
-        let id = holder(&item).map_err(|bad| bad.of("an idempotency key"))?;
-        let row = self.load(of, home, &id).await?;
+        let id = task_of_key(&item).map_err(|invalid| invalid.into_error("an idempotency key"))?;
+        let row = self.load(context, partitions, &id).await?;
         Ok(row.map(|row| Arc::unwrap_or_clone(row).task))
     }
 }
 
-/// The task that a key's item names.
-pub(crate) fn holder(item: &Item) -> Result<TaskId, Bad> {
-    let id = need(get_bytes(item, TASK)?, TASK)?;
+/// The id of the task that a key's item names.
+pub(crate) fn task_of_key(item: &Item) -> Result<TaskId, InvalidData> {
+    let id = required(get_bytes(item, TASK)?, TASK)?;
     let id = id
         .try_into()
-        .map_err(|_| Bad::new("an id has not 16 bytes"))?;
+        .map_err(|_| InvalidData::new("an id does not have 16 bytes"))?;
     Ok(TaskId::from_bytes(id))
 }

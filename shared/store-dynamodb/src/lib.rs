@@ -2,19 +2,19 @@
 
 mod apply;
 mod attr;
+mod blobs;
 mod cache;
 mod calls;
 mod create;
 mod due;
+mod encode;
 mod error;
 mod hint;
 mod jobs;
 mod keyed;
-mod layout;
 mod list;
 mod load;
 mod open;
-mod parts;
 mod prune;
 mod row;
 pub mod schema;

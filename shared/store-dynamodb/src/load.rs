@@ -1,4 +1,4 @@
-//! Reading one task.
+//! `get`: reads one task.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use dueline_domain::{JobName, Task, TaskId};
 use dueline_ports::StoreError;
 
 use crate::{
-    attr::Item,
-    calls::{For, Key},
-    parts,
-    row::{self, Parts, Row},
-    schema::Home,
-    store::Inner,
+    attr::{InvalidData, Item},
+    blobs,
+    calls::{CallContext, ItemKey},
+    row::{self, BlobMap, TaskRow},
+    schema::JobPartitions,
+    store::DynamoStore,
 };
 
-/// Reads of a task whose parts keep changing meanwhile.
+/// Most reads of a task whose blobs change between the reads.
 const TRIES_MAX: u32 = 4;
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
         let jobs = self.jobs(false).await?;
         let Some(entry) = jobs.get(job) else {
             return Ok(None);
         };
-        let of = For::job(job.as_str(), "get");
-        let row = self.load(of, &entry.home, id).await?;
+        let context = CallContext::of_job(job.as_str(), "get");
+        let row = self.load(context, &entry.partitions, id).await?;
         Ok(row.map(|row| Arc::unwrap_or_clone(row).task))
     }
 
-    /// A task as of the last acknowledged write, whole.
+    /// A task as of the last acknowledged write, with its blobs.
     pub(crate) async fn load(
         &self,
-        of: For<'_>,
-        home: &Home,
+        context: CallContext<'_>,
+        partitions: &JobPartitions,
         id: &TaskId,
-    ) -> Result<Option<Arc<Row>>, StoreError> {
-        let key = Key::new(home.of(id), id.as_bytes());
+    ) -> Result<Option<Arc<TaskRow>>, StoreError> {
+        let key = ItemKey::new(partitions.of_task(id), id.as_bytes());
         for tries in 0..TRIES_MAX {
-            let Some(item) = self.table.get(of, &key, true).await? else {
+            let Some(item) = self.table.get(context, &key, true).await? else {
                 return Ok(None);
             };
             let last = tries + 1 == TRIES_MAX;
             if let Some(row) = self
-                .complete(of, home, id, item, Parts::new(), last)
+                .decode_with_blobs(context, partitions, id, item, BlobMap::new(), last)
                 .await?
             {
                 return Ok(Some(Arc::new(row)));
@@ -51,55 +51,68 @@ impl Inner {
         Ok(None)
     }
 
-    /// A task as some replica knows it, for half the price; `None` when there is none, or when it is not whole.
-    pub(crate) async fn glance(
+    /// A task by an eventually consistent read, which costs half and may be old. `None` when there is no such task, or
+    /// when a blob of the old version is deleted already.
+    pub(crate) async fn load_eventual(
         &self,
-        of: For<'_>,
-        home: &Home,
+        context: CallContext<'_>,
+        partitions: &JobPartitions,
         id: &TaskId,
-    ) -> Result<Option<Arc<Row>>, StoreError> {
-        let key = Key::new(home.of(id), id.as_bytes());
-        let Some(item) = self.table.get(of, &key, false).await? else {
+    ) -> Result<Option<Arc<TaskRow>>, StoreError> {
+        let key = ItemKey::new(partitions.of_task(id), id.as_bytes());
+        let Some(item) = self.table.get(context, &key, false).await? else {
             return Ok(None);
         };
         let row = self
-            .complete(of, home, id, item, Parts::new(), false)
+            .decode_with_blobs(context, partitions, id, item, BlobMap::new(), false)
             .await?;
         Ok(row.map(Arc::new))
     }
 
-    /// Makes an item whole with its parts; `None` when one of them is gone, because the task has moved on since. The
-    /// last time that is an error.
-    pub(crate) async fn complete(
+    /// Decodes an item, and fetches the blobs that `blobs` lacks. `None` when a blob does not exist, because the task
+    /// has been written since the item was read; with `last` that is an error.
+    pub(crate) async fn decode_with_blobs(
         &self,
-        of: For<'_>,
-        home: &Home,
+        context: CallContext<'_>,
+        partitions: &JobPartitions,
         id: &TaskId,
         item: Item,
-        mut parts: Parts,
+        mut blobs: BlobMap,
         last: bool,
-    ) -> Result<Option<Row>, StoreError> {
-        let wanted = row::refs(&item);
-        // Parts never change, so the cheaper read will do; one that is too new for it is asked for again.
-        let partition = home.of(id);
+    ) -> Result<Option<TaskRow>, StoreError> {
+        let refs = row::blob_refs(&item);
+        // Blobs never change, so an eventually consistent read is enough. A blob that it does not find yet is read
+        // again, consistently.
+        let partition = partitions.of_task(id);
         for consistent in [false, true] {
             let table = &self.table;
-            if parts::fetch(table, of, &partition, id, &wanted, &mut parts, consistent).await? {
-                let read = row::read(&home.job, *id, item, &parts, false);
-                return read.map(Some).map_err(|bad| self.corrupt(of, id, bad));
+            if blobs::fetch(
+                table, context, &partition, id, &refs, &mut blobs, consistent,
+            )
+            .await?
+            {
+                let row = row::decode(&partitions.job, *id, item, &blobs, false);
+                return row
+                    .map(Some)
+                    .map_err(|invalid| self.report_unreadable(context, id, invalid));
             }
         }
         if last {
-            let bad = crate::attr::Bad::new("a part is missing");
-            return Err(self.corrupt(of, id, bad));
+            let invalid = InvalidData::new("a blob is missing");
+            return Err(self.report_unreadable(context, id, invalid));
         }
         Ok(None)
     }
 
-    /// A task that makes no sense is told, logged and counted; it stands in nobody's way.
-    pub(crate) fn corrupt(&self, of: For<'_>, id: &TaskId, bad: crate::attr::Bad) -> StoreError {
-        tracing::error!(task.id = %id, job.name = of.job, error = %bad, "unreadable task");
+    /// Logs and counts a task that cannot be decoded, and answers the error.
+    pub(crate) fn report_unreadable(
+        &self,
+        context: CallContext<'_>,
+        id: &TaskId,
+        invalid: InvalidData,
+    ) -> StoreError {
+        tracing::error!(task.id = %id, job.name = context.job, error = %invalid, "unreadable task");
         metrics::counter!("dueline_store_unreadable_total").increment(1);
-        bad.of(format!("task {id}"))
+        invalid.into_error(format!("task {id}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a table: is it there, is it ours, can this program use it.
+//! Opening a table: checks that it exists, that it is a Dueline store, and that this program supports its version.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use aws_sdk_dynamodb::Client;
 use dueline_aws::{AwsSettings, Class, Connection, Failure, Meter, SetupError};
 
 use crate::{
-    calls::Table,
+    calls::MeteredTable,
     schema,
-    setup::{Found, Site},
-    store::{DynamoStore, Inner},
+    setup::{SetupClient, TableState},
+    store::DynamoStore,
 };
 
 /// How to open a table.
@@ -19,17 +19,16 @@ pub struct DynamoOptions {
     pub table: String,
     /// Region, endpoint, credentials, time limits.
     pub aws: AwsSettings,
-    /// Partitions over which the tasks of each job are spread, for a table that is to be made. A table that exists
-    /// keeps what it was made with.
+    /// Partitions over which the tasks of each job are spread, for a new table. An existing table keeps its number.
     pub slots: u16,
-    /// How long job definitions are taken for current. Every process sees a change within twice this time.
+    /// How long job definitions are cached. Every process uses a change within twice this time.
     pub definitions_ttl: Duration,
-    /// How often a due partition is looked at that has been empty for half a minute.
+    /// How often a partition of the due index is scanned that has been empty for half a minute.
     pub idle_poll: Duration,
 }
 
 impl DynamoOptions {
-    /// Slots of a new table: each takes about a thousand writes a second.
+    /// Default number of slots of a new table. Each slot takes about a thousand writes a second.
     pub const SLOTS: u16 = 16;
 
     /// A table, with everything else at its default.
@@ -47,46 +46,47 @@ impl DynamoOptions {
 /// Why a table was not opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// The settings make no client.
+    /// No client can be made from the settings.
     #[error(transparent)]
     Settings(#[from] SetupError),
     /// There is no such table.
-    #[error("table '{table}' does not exist in {place}; make it with 'dueline setup'")]
+    #[error("table '{table}' does not exist in {endpoint}; create it with 'dueline setup'")]
     Missing {
         /// The table.
         table: String,
-        /// Region or endpoint.
-        place: String,
+        /// Endpoint or region.
+        endpoint: String,
     },
-    /// The table is being made or deleted.
+    /// The table is being created or deleted.
     #[error("table '{table}' is {status}; wait until it is active")]
     NotActive {
         /// The table.
         table: String,
-        /// Its state, in DynamoDB's word.
+        /// Its status, as DynamoDB names it.
         status: String,
     },
-    /// The table has other keys.
+    /// The table has a different key.
     #[error("table '{table}' is not a dueline store: its key is {found}")]
     ForeignKey {
         /// The table.
         table: String,
-        /// What it has.
+        /// The key of the table.
         found: String,
     },
-    /// The index is missing or has other keys.
+    /// The index is missing or has a different key.
     #[error("table '{table}' lacks the index '{index}'{detail}; 'dueline setup' adds it")]
     NoIndex {
         /// The table.
         table: String,
         /// The index.
         index: &'static str,
-        /// What is wrong with it, if it is there.
+        /// What is wrong with it, if it exists.
         detail: String,
     },
-    /// The table does not say what it is.
+    /// The table has no meta item.
     #[error(
-        "table '{table}' was not set up, or belongs to another program; 'dueline setup' finishes it if it is empty"
+        "table '{table}' was not set up completely, or belongs to another program; 'dueline setup' completes it if it \
+         is empty"
     )]
     NotSetUp {
         /// The table.
@@ -97,115 +97,116 @@ pub enum OpenError {
     Foreign {
         /// The table.
         table: String,
-        /// What its meta item says.
+        /// The program that its meta item names.
         app: String,
     },
     /// The table was written by a newer program.
     #[error(
-        "table '{table}' has schema version {found}, this program knows up to {known}; use a newer dueline"
+        "table '{table}' has schema version {found}, this program supports up to {known}; use a newer dueline"
     )]
     Newer {
         /// The table.
         table: String,
-        /// Version found.
+        /// The version of the table.
         found: i64,
-        /// Version known.
+        /// The newest version that this program supports.
         known: u32,
     },
-    /// The credentials do not allow it.
+    /// The credentials do not permit the call.
     #[error("no permission for table '{table}': {why}")]
     Denied {
         /// The table.
         table: String,
-        /// DynamoDB's words.
+        /// DynamoDB's message.
         why: String,
     },
     /// DynamoDB cannot be reached, or does not answer.
-    #[error("DynamoDB cannot be reached at {place}: {why}")]
+    #[error("DynamoDB cannot be reached at {endpoint}: {why}")]
     Unreachable {
-        /// Region or endpoint.
-        place: String,
+        /// Endpoint or region.
+        endpoint: String,
         /// The last cause.
         why: String,
     },
-    /// DynamoDB refused.
+    /// DynamoDB refused a call.
     #[error("DynamoDB refused '{action}': {why}")]
     Refused {
-        /// What was tried.
+        /// The call.
         action: &'static str,
-        /// DynamoDB's words.
+        /// DynamoDB's message.
         why: String,
     },
 }
 
 impl OpenError {
-    pub(crate) fn of(failure: Failure, action: &'static str, table: &str, place: &str) -> Self {
-        let (table, place) = (table.to_owned(), place.to_owned());
+    pub(crate) fn of(failure: Failure, action: &'static str, table: &str, endpoint: &str) -> Self {
+        let (table, endpoint) = (table.to_owned(), endpoint.to_owned());
         let why = failure.message.to_string();
         match failure.class {
-            Class::Missing => Self::Missing { table, place },
+            Class::Missing => Self::Missing { table, endpoint },
             Class::Denied => Self::Denied { table, why },
-            Class::NotSent | Class::Unknown | Class::Throttled => Self::Unreachable { place, why },
+            Class::NotSent | Class::Unknown | Class::Throttled => {
+                Self::Unreachable { endpoint, why }
+            }
             _ => Self::Refused { action, why },
         }
     }
 }
 
 impl DynamoStore {
-    /// Opens a table that is set up, or says what is wrong with it.
+    /// Opens a table that was set up. The error says what is wrong with it.
     pub async fn open(options: DynamoOptions, meter: Meter) -> Result<Self, OpenError> {
-        let site = Site::of(&options.aws).await?;
-        Self::open_at(site, options, meter).await
+        let setup = SetupClient::of(&options.aws).await?;
+        Self::open_at(setup, options, meter).await
     }
 
-    /// Opens a table through a client that the caller has. It is shared, and never closed.
+    /// Opens a table through an existing client, which is shared and never closed.
     pub async fn from_client(client: Client, table: &str, meter: Meter) -> Result<Self, OpenError> {
         Self::open_at(client.into(), DynamoOptions::of(table), meter).await
     }
 
-    /// As [`DynamoStore::open`] with a client that is there already; the options for making one do not matter.
+    /// As [`DynamoStore::open`], with an existing client; `options.aws` is not used.
     pub async fn open_at(
-        site: Site,
+        setup: SetupClient,
         options: DynamoOptions,
         meter: Meter,
     ) -> Result<Self, OpenError> {
-        let found = site.inspect(&options.table).await?;
-        let Site { client, place } = site;
-        let slots = check(&options.table, &place, &found)?;
+        let found = setup.inspect(&options.table).await?;
+        let SetupClient { client, endpoint } = setup;
+        let slots = check(&options.table, &endpoint, &found)?;
         if found.ttl == Some(false) {
             tracing::warn!(
                 table = options.table,
-                "expiry is off: finished tasks are only removed by the pruner, which costs writes"
+                "expiry is off; finished tasks are deleted only by the pruner, which costs write units"
             );
         }
         let name = options.table.as_str().into();
-        let table = Table {
+        let table = MeteredTable {
             client,
             name,
             meter,
             connection: Connection::default(),
         };
-        let inner = Inner::new(table, slots, options);
-        Ok(Self { inner })
+        Ok(Self::new(table, slots, options))
     }
 }
 
-/// Whether a table can be used; answers its slots.
-fn check(table: &str, place: &str, found: &Found) -> Result<u16, OpenError> {
+/// Checks whether a table can be used. Answers its slots.
+fn check(table: &str, endpoint: &str, found: &TableState) -> Result<u16, OpenError> {
     let table = table.to_owned();
     let Some(shape) = &found.table else {
-        let place = place.to_owned();
-        return Err(OpenError::Missing { table, place });
+        let endpoint = endpoint.to_owned();
+        return Err(OpenError::Missing { table, endpoint });
     };
     if !shape.is_active() {
         let status = shape.status.to_lowercase();
         return Err(OpenError::NotActive { table, status });
     }
-    if !shape.has_our_key() {
+    if !shape.has_dueline_key() {
         let found = shape.key.clone();
         return Err(OpenError::ForeignKey { table, found });
     }
-    if let Some(detail) = shape.index_flaw() {
+    if let Some(detail) = shape.index_problem() {
         let index = schema::DUE_INDEX;
         return Err(OpenError::NoIndex {
             table,

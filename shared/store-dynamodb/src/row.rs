@@ -1,25 +1,25 @@
-//! Items and tasks: reading.
+//! A task as it is stored: the names of its attributes, and decoding.
 
 use std::{collections::HashMap, sync::Arc};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use dueline_domain::{
-    Extras, History, JobName, Lease, Priority, RunRecord, State, StateKind, Task, TaskId,
+    History, JobName, Lease, Priority, RunRecord, State, StateKind, Task, TaskId, TaskOptions,
     Timestamp, Token, Weight, WorkerId, WriteId,
 };
 
 use crate::{
-    attr::{self, Bad, Item, get_bytes, get_flag, get_num, get_text, need},
+    attr::{self, InvalidData, Item, get_bytes, get_flag, get_num, get_text, required},
     schema,
 };
 
-/// Names of a task's own attributes; one letter each, because names are stored and paid for with every item.
+/// Names of the attributes of a task. They are short, because DynamoDB stores and charges them with every item.
 pub(crate) mod name {
     pub(crate) const STATE: &str = "s";
     pub(crate) const WRITE: &str = "w";
     pub(crate) const TOKEN: &str = "k";
-    /// Due time, end of the message's wait, end of the lease, or time of the retry.
+    /// Due time, enqueue deadline, end of the lease, or time of the retry.
     pub(crate) const TRIGGER: &str = "t";
     pub(crate) const DEADLINE: &str = "z";
     pub(crate) const OWNER: &str = "o";
@@ -41,69 +41,72 @@ pub(crate) mod name {
     pub(crate) const ERROR: &str = "e";
     pub(crate) const HISTORY: &str = "y";
     pub(crate) const DROPPED: &str = "yd";
-    pub(crate) const EXTRAS: &str = "ex";
-    /// Idempotency key: apart from the other extras, so that it is always at hand.
+    pub(crate) const OPTIONS: &str = "ex";
+    /// What a finished task owes; its trigger time is [`TRIGGER`].
+    pub(crate) const OWED: &str = "od";
+    /// Idempotency key. It is not part of the options, because those may be a blob.
     pub(crate) const KEY: &str = "ky";
-    /// Place among the submits that one process made within a millisecond; written once, so that no update knows it.
-    pub(crate) const PLACE: &str = "sq";
+    /// Number among the submits that one process made within a millisecond. It is written once and never updated.
+    pub(crate) const SUBMIT_NUMBER: &str = "sq";
 
-    /// All but the place: what an update may set or remove. Any other attribute belongs to a newer program and stays.
+    /// The attributes that an update may set or remove: all but the submit number. Any other attribute belongs to a
+    /// newer program and stays.
     pub(crate) const OWN: &[&str] = &[
         STATE, WRITE, TOKEN, TRIGGER, DEADLINE, OWNER, CLAIMED, HEARTBEAT, RUN_AT, CREATED,
         CHANGED, STARTED, FINISHED, TRIES, LOSSES, CANCEL, PRIORITY, WEIGHT, PAYLOAD, CHECKPOINT,
-        RESULT, ERROR, HISTORY, DROPPED, EXTRAS, KEY,
+        RESULT, ERROR, HISTORY, DROPPED, OPTIONS, OWED, KEY,
     ];
 }
 
-/// Which part of a task.
+/// What a blob contains; the value is part of its sort key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Letter {
+pub(crate) enum BlobKind {
     Payload = b'p' as isize,
     Checkpoint = b'c' as isize,
     Result = b'r' as isize,
     Error = b'e' as isize,
     Run = b'h' as isize,
-    Extras = b'x' as isize,
+    TaskOptions = b'x' as isize,
 }
 
-/// A part that is stored apart from its task, under the name of the write that made it. It never changes.
+/// The name of a blob: its kind, and a random number that was drawn for its write. A blob never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct PartRef {
-    pub(crate) letter: Letter,
+pub(crate) struct BlobRef {
+    pub(crate) kind: BlobKind,
     pub(crate) write: [u8; 8],
 }
 
-impl PartRef {
+impl BlobRef {
     pub(crate) fn sort_key(&self, id: &TaskId) -> Vec<u8> {
         let mut key = id.as_bytes().to_vec();
-        key.extend([schema::PART_MARK, self.letter as u8]);
+        key.extend([schema::BLOB_MARK, self.kind as u8]);
         key.extend(self.write);
         key
     }
 }
 
-/// A task as it is stored.
+/// A task together with its item.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct TaskRow {
     pub(crate) task: Task,
-    /// Our own attributes, the index's included, and no key.
+    /// The attributes that this program knows, those of the index included, without the key.
     pub(crate) item: Item,
-    /// Bytes of attributes that are not ours.
+    /// Size of the attributes of newer programs.
     pub(crate) foreign_bytes: usize,
 }
 
-impl Row {
+impl TaskRow {
     pub(crate) fn hint(&self) -> Option<Timestamp> {
         hint(&self.item)
     }
 
-    /// Its partition of the index.
+    /// The partition of its index entry.
     pub(crate) fn due_key(&self) -> Option<&str> {
         get_text(&self.item, schema::DUE_KEY).ok().flatten()
     }
 
-    /// Bytes to count against a cache.
-    pub(crate) fn weight(&self) -> usize {
+    /// Approximate size in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
         let bodies = [
             Some(&self.task.payload),
             self.task.checkpoint.as_ref(),
@@ -122,37 +125,44 @@ pub(crate) fn hint(item: &Item) -> Option<Timestamp> {
     millis.map(Timestamp::clamped)
 }
 
-/// The parts that an item refers to. The type of an attribute tells: where text is expected, binary is a reference,
-/// and the other way round.
-pub(crate) fn refs(item: &Item) -> Vec<PartRef> {
+/// The blobs to which an item refers. The type of an attribute marks a reference: it is binary where the value is text,
+/// and text where the value is binary.
+pub(crate) fn blob_refs(item: &Item) -> Vec<BlobRef> {
     let mut refs = Vec::new();
     let of_bytes = [
-        (name::PAYLOAD, Letter::Payload),
-        (name::CHECKPOINT, Letter::Checkpoint),
-        (name::RESULT, Letter::Result),
+        (name::PAYLOAD, BlobKind::Payload),
+        (name::CHECKPOINT, BlobKind::Checkpoint),
+        (name::RESULT, BlobKind::Result),
     ];
-    for (name, letter) in of_bytes {
+    for (name, kind) in of_bytes {
         if let Some(AttributeValue::S(write)) = item.get(name) {
-            refs.extend(from_hex(write).map(|write| PartRef { letter, write }));
+            refs.extend(from_hex(write).map(|write| BlobRef { kind, write }));
         }
     }
-    for (name, letter) in [(name::ERROR, Letter::Error), (name::EXTRAS, Letter::Extras)] {
+    for (name, kind) in [
+        (name::ERROR, BlobKind::Error),
+        (name::OPTIONS, BlobKind::TaskOptions),
+    ] {
         if let Some(value @ AttributeValue::B(_)) = item.get(name) {
-            refs.extend(text_ref(letter, value));
+            refs.extend(text_blob_ref(kind, value));
         }
     }
     if let Some(AttributeValue::L(runs)) = item.get(name::HISTORY) {
-        refs.extend(runs.iter().filter_map(|run| text_ref(Letter::Run, run)));
+        refs.extend(
+            runs.iter()
+                .filter_map(|run| text_blob_ref(BlobKind::Run, run)),
+        );
     }
     refs
 }
 
-fn text_ref(letter: Letter, value: &AttributeValue) -> Option<PartRef> {
+/// The blob to which the value of a text attribute refers.
+fn text_blob_ref(kind: BlobKind, value: &AttributeValue) -> Option<BlobRef> {
     let AttributeValue::B(write) = value else {
         return None;
     };
     let write = write.as_ref().try_into().ok()?;
-    Some(PartRef { letter, write })
+    Some(BlobRef { kind, write })
 }
 
 pub(crate) fn to_hex(write: [u8; 8]) -> String {
@@ -164,15 +174,21 @@ fn from_hex(text: &str) -> Option<[u8; 8]> {
     bits.map(u64::to_be_bytes)
 }
 
-/// Parts by their names.
-pub(crate) type Parts = HashMap<PartRef, Bytes>;
+/// Blobs by their names.
+pub(crate) type BlobMap = HashMap<BlobRef, Bytes>;
 
-/// State and trigger time: all that a look at due tasks needs.
-pub(crate) fn moment(item: &Item) -> Result<(StateKind, Option<Timestamp>), Bad> {
-    let code = need(get_num(item, name::STATE)?, name::STATE)?;
+/// State and trigger time of a task, which is all that a scan for due tasks needs.
+pub(crate) fn state_and_trigger(
+    item: &Item,
+) -> Result<(StateKind, Option<Timestamp>), InvalidData> {
+    let code = required(get_num(item, name::STATE)?, name::STATE)?;
     let kind = u8::try_from(code).ok().and_then(StateKind::from_code);
-    let kind = kind.ok_or_else(|| Bad::new(format!("unknown state {code}")))?;
-    if kind.is_final() || kind == StateKind::Waiting {
+    let kind = kind.ok_or_else(|| InvalidData::new(format!("unknown state {code}")))?;
+    if kind.is_final() {
+        // Only a task that owes an effect has a trigger time.
+        return Ok((kind, time_opt(item, name::TRIGGER)?));
+    }
+    if kind == StateKind::Waiting {
         return Ok((kind, None));
     }
     let trigger = time(item, name::TRIGGER)?;
@@ -187,36 +203,43 @@ pub(crate) fn moment(item: &Item) -> Result<(StateKind, Option<Timestamp>), Bad>
     ))
 }
 
-/// The attributes that [`moment`] reads.
-pub(crate) const MOMENT: &[&str] = &[schema::SK, name::STATE, name::TRIGGER, name::DEADLINE];
-
-fn time(item: &Item, name: &str) -> Result<Timestamp, Bad> {
-    need(time_opt(item, name)?, name)
+/// The priority of an item; normal if it is not valid.
+pub(crate) fn priority(item: &Item) -> Priority {
+    let number = get_num(item, name::PRIORITY).ok().flatten();
+    Priority::new(number.unwrap_or(0)).unwrap_or_default()
 }
 
-fn time_opt(item: &Item, name: &str) -> Result<Option<Timestamp>, Bad> {
+/// The attributes that [`state_and_trigger`] reads.
+pub(crate) const STATE_AND_TRIGGER: &[&str] =
+    &[schema::SK, name::STATE, name::TRIGGER, name::DEADLINE];
+
+fn time(item: &Item, name: &str) -> Result<Timestamp, InvalidData> {
+    required(time_opt(item, name)?, name)
+}
+
+fn time_opt(item: &Item, name: &str) -> Result<Option<Timestamp>, InvalidData> {
     Ok(get_num(item, name)?.map(Timestamp::clamped))
 }
 
-fn random_id(item: &Item, name: &str) -> Result<i64, Bad> {
-    let bytes = need(get_bytes(item, name)?, name)?;
+fn random_id(item: &Item, name: &str) -> Result<i64, InvalidData> {
+    let bytes = required(get_bytes(item, name)?, name)?;
     let bytes = bytes
         .try_into()
-        .map_err(|_| Bad::new(format!("'{name}' has no 8 bytes")))?;
+        .map_err(|_| InvalidData::new(format!("'{name}' does not have 8 bytes")))?;
     Ok(i64::from_be_bytes(bytes))
 }
 
-fn token(item: &Item) -> Result<Token, Bad> {
-    need(
+fn token(item: &Item) -> Result<Token, InvalidData> {
+    required(
         Token::from_stored(random_id(item, name::TOKEN)?),
         name::TOKEN,
     )
 }
 
-fn lease(item: &Item) -> Result<Lease, Bad> {
-    let owner = need(get_text(item, name::OWNER)?, name::OWNER)?;
+fn lease(item: &Item) -> Result<Lease, InvalidData> {
+    let owner = required(get_text(item, name::OWNER)?, name::OWNER)?;
     Ok(Lease {
-        worker: WorkerId::parse(owner).map_err(Bad::new)?,
+        worker: WorkerId::parse(owner).map_err(InvalidData::new)?,
         claimed_at: time(item, name::CLAIMED)?,
         heartbeat_at: time(item, name::HEARTBEAT)?,
         expires_at: time(item, name::TRIGGER)?,
@@ -224,8 +247,8 @@ fn lease(item: &Item) -> Result<Lease, Bad> {
     })
 }
 
-fn state(item: &Item) -> Result<State, Bad> {
-    let (kind, _) = moment(item)?;
+fn state(item: &Item) -> Result<State, InvalidData> {
+    let (kind, _) = state_and_trigger(item)?;
     let trigger = || time(item, name::TRIGGER);
     Ok(match kind {
         StateKind::Waiting => State::Waiting,
@@ -253,29 +276,28 @@ fn state(item: &Item) -> Result<State, Bad> {
     })
 }
 
-/// The name of the write that made an item what it is.
-pub(crate) fn write_of(item: &Item) -> Result<WriteId, Bad> {
-    need(
+/// The id of the last write of an item.
+pub(crate) fn write_id(item: &Item) -> Result<WriteId, InvalidData> {
+    required(
         WriteId::from_stored(random_id(item, name::WRITE)?),
         name::WRITE,
     )
 }
 
-fn small<T: TryFrom<i64>>(item: &Item, name: &str) -> Result<Option<T>, Bad> {
+fn count<T: TryFrom<i64>>(item: &Item, name: &str) -> Result<Option<T>, InvalidData> {
     let number = get_num(item, name)?;
-    let small = number.map(T::try_from).transpose();
-    small.map_err(|_| Bad::new(format!("'{name}' is out of range")))
+    let count = number.map(T::try_from).transpose();
+    count.map_err(|_| InvalidData::new(format!("'{name}' is out of range")))
 }
 
-/// Reads a task, with its parts that are stored apart. A part that is not at hand is an error unless `lenient`; then
-/// it is empty.
-pub(crate) fn read(
+/// Decodes a task from its item and its blobs. A missing blob is an error; with `lenient` it counts as empty.
+pub(crate) fn decode(
     job: &JobName,
     id: TaskId,
     mut item: Item,
-    parts: &Parts,
+    blobs: &BlobMap,
     lenient: bool,
-) -> Result<Row, Bad> {
+) -> Result<TaskRow, InvalidData> {
     item.remove(schema::PK);
     item.remove(schema::SK);
     let own = |attribute: &str| {
@@ -285,94 +307,104 @@ pub(crate) fn read(
     let total = attr::size(&item);
     item.retain(|attribute, _| own(attribute));
     let foreign_bytes = total - attr::size(&item);
-    let part = |letter, write: Option<[u8; 8]>| {
-        let write = write.ok_or_else(|| Bad::new("a reference makes no sense"))?;
-        match parts.get(&PartRef { letter, write }) {
+    let blob = |kind, write: Option<[u8; 8]>| {
+        let write = write.ok_or_else(|| InvalidData::new("a reference to a blob is invalid"))?;
+        match blobs.get(&BlobRef { kind, write }) {
             Some(bytes) => Ok(bytes.clone()),
             None if lenient => Ok(Bytes::new()),
-            None => Err(Bad::new(format!("part {letter:?} is missing"))),
+            None => Err(InvalidData::new(format!("blob {kind:?} is missing"))),
         }
     };
-    let body = |name, letter| match item.get(name) {
+    let bytes = |name, kind| match item.get(name) {
         None => Ok(None),
-        Some(AttributeValue::B(blob)) => Ok(Some(Bytes::copy_from_slice(blob.as_ref()))),
-        Some(AttributeValue::S(write)) => part(letter, from_hex(write)).map(Some),
-        Some(_) => Err(Bad::new(format!("'{name}' has another type"))),
+        Some(AttributeValue::B(value)) => Ok(Some(Bytes::copy_from_slice(value.as_ref()))),
+        Some(AttributeValue::S(write)) => blob(kind, from_hex(write)).map(Some),
+        Some(_) => Err(InvalidData::new(format!("'{name}' has an unexpected type"))),
     };
-    let words = |value: &AttributeValue, letter| match value {
+    let text = |value: &AttributeValue, kind| match value {
         AttributeValue::S(text) => Ok(Some(Arc::<str>::from(text.as_str()))),
         AttributeValue::B(write) => {
-            let bytes = part(letter, write.as_ref().try_into().ok())?;
+            let bytes = blob(kind, write.as_ref().try_into().ok())?;
             if bytes.is_empty() && lenient {
                 return Ok(None);
             }
-            let text = std::str::from_utf8(&bytes).map_err(Bad::new)?;
+            let text = std::str::from_utf8(&bytes).map_err(InvalidData::new)?;
             Ok(Some(Arc::from(text)))
         }
-        _ => Err(Bad::new("a text has another type")),
+        _ => Err(InvalidData::new("a text has an unexpected type")),
     };
     let mut history = None;
     if let Some(AttributeValue::L(list)) = item.get(name::HISTORY) {
         let mut runs: Vec<RunRecord> = Vec::new();
         for run in list {
-            if let Some(json) = words(run, Letter::Run)? {
-                runs.push(dueline_records::run_from_json(&json).map_err(Bad::new)?);
+            if let Some(json) = text(run, BlobKind::Run)? {
+                runs.push(dueline_records::run_from_json(&json).map_err(InvalidData::new)?);
             }
         }
-        let dropped = small(&item, name::DROPPED)?.unwrap_or(0);
+        let dropped = count(&item, name::DROPPED)?.unwrap_or(0);
         history = Some(Box::new(History { runs, dropped }));
     }
     let error = match item.get(name::ERROR) {
         None => None,
-        // The same words as those of the latest run.
+        // A number stands for the error of the latest run.
         Some(AttributeValue::N(_)) => {
             let latest = history.as_ref().and_then(|history| history.runs.last());
             latest.map(|run| run.info.clone())
         }
-        Some(value) => words(value, Letter::Error)?,
+        Some(value) => text(value, BlobKind::Error)?,
     };
     let key = get_text(&item, name::KEY)?.map(Arc::from);
-    let extras: Option<Box<Extras>> = match item.get(name::EXTRAS) {
+    let options: Option<Box<TaskOptions>> = match item.get(name::OPTIONS) {
         None => None,
-        Some(value) => words(value, Letter::Extras)?
-            .map(|json| dueline_records::extras_from_json(&json, key))
+        Some(value) => text(value, BlobKind::TaskOptions)?
+            .map(|json| dueline_records::options_from_json(&json, key))
             .transpose()
-            .map_err(Bad::new)?
+            .map_err(InvalidData::new)?
             .map(Box::new),
+    };
+    let owed = match get_text(&item, name::OWED)? {
+        None => None,
+        Some(json) => {
+            let owed = dueline_records::owed_from_json(json, time(&item, name::TRIGGER)?);
+            Some(Box::new(owed.map_err(InvalidData::new)?))
+        }
     };
     let created_at = time(&item, name::CREATED)?;
     let task = Task {
         id,
         job: job.clone(),
         state: state(&item)?,
-        priority: Priority::new(get_num(&item, name::PRIORITY)?.unwrap_or(0)).map_err(Bad::new)?,
-        weight: Weight::new(get_num(&item, name::WEIGHT)?.unwrap_or(1)).map_err(Bad::new)?,
+        priority: Priority::new(get_num(&item, name::PRIORITY)?.unwrap_or(0))
+            .map_err(InvalidData::new)?,
+        weight: Weight::new(get_num(&item, name::WEIGHT)?.unwrap_or(1))
+            .map_err(InvalidData::new)?,
         run_at: time(&item, name::RUN_AT)?,
         created_at,
         changed_at: time_opt(&item, name::CHANGED)?.unwrap_or(created_at),
         started_at: time_opt(&item, name::STARTED)?,
         finished_at: time_opt(&item, name::FINISHED)?,
-        tries: small(&item, name::TRIES)?.unwrap_or(0),
-        losses: small(&item, name::LOSSES)?.unwrap_or(0),
+        tries: count(&item, name::TRIES)?.unwrap_or(0),
+        losses: count(&item, name::LOSSES)?.unwrap_or(0),
         cancel_requested: get_flag(&item, name::CANCEL),
-        write: write_of(&item)?,
-        payload: body(name::PAYLOAD, Letter::Payload)?.unwrap_or_default(),
-        checkpoint: body(name::CHECKPOINT, Letter::Checkpoint)?,
-        result: body(name::RESULT, Letter::Result)?,
+        write: write_id(&item)?,
+        payload: bytes(name::PAYLOAD, BlobKind::Payload)?.unwrap_or_default(),
+        checkpoint: bytes(name::CHECKPOINT, BlobKind::Checkpoint)?,
+        result: bytes(name::RESULT, BlobKind::Result)?,
         error,
         history,
-        extras,
+        options,
+        owed,
     };
-    Ok(Row {
+    Ok(TaskRow {
         task,
         item,
         foreign_bytes,
     })
 }
 
-/// The parts of a row that is at hand, so that the row's next version need not fetch them again.
-pub(crate) fn parts_of(row: &Row) -> Parts {
-    let (task, mut parts) = (&row.task, Parts::new());
+/// The blobs of a row, taken from its task, so that they need not be fetched again for another version of the row.
+pub(crate) fn blobs_of(row: &TaskRow) -> BlobMap {
+    let (task, mut blobs) = (&row.task, BlobMap::new());
     let runs = task
         .history
         .as_ref()
@@ -380,29 +412,29 @@ pub(crate) fn parts_of(row: &Row) -> Parts {
         .unwrap_or_default();
     if let Some(AttributeValue::L(list)) = row.item.get(name::HISTORY) {
         for (value, run) in list.iter().zip(runs) {
-            if let Some(part) = text_ref(Letter::Run, value) {
-                parts.insert(part, dueline_records::run_to_json(run).into());
+            if let Some(name) = text_blob_ref(BlobKind::Run, value) {
+                blobs.insert(name, dueline_records::run_to_json(run).into());
             }
         }
     }
-    for part in refs(&row.item) {
-        let bytes = match part.letter {
-            Letter::Payload => Some(task.payload.clone()),
-            Letter::Checkpoint => task.checkpoint.clone(),
-            Letter::Result => task.result.clone(),
-            Letter::Error => task
+    for name in blob_refs(&row.item) {
+        let bytes = match name.kind {
+            BlobKind::Payload => Some(task.payload.clone()),
+            BlobKind::Checkpoint => task.checkpoint.clone(),
+            BlobKind::Result => task.result.clone(),
+            BlobKind::Error => task
                 .error
                 .as_ref()
                 .map(|text| Bytes::copy_from_slice(text.as_bytes())),
-            Letter::Extras => task
-                .extras
+            BlobKind::TaskOptions => task
+                .options
                 .as_ref()
-                .map(|extras| dueline_records::extras_to_json(extras).into()),
-            Letter::Run => None,
+                .map(|options| dueline_records::options_to_json(options).into()),
+            BlobKind::Run => None,
         };
         if let Some(bytes) = bytes {
-            parts.insert(part, bytes);
+            blobs.insert(name, bytes);
         }
     }
-    parts
+    blobs
 }

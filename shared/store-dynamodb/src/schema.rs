@@ -1,13 +1,13 @@
-//! The one table: names of its keys and attributes, and where each kind of item lies.
+//! The table: the names of its keys and attributes, and the keys of each kind of item.
 //!
 //! | item | `pk` | `sk` |
 //! |---|---|---|
-//! | what the table is | `meta` | `schema` |
+//! | program, version and slots of the table | `meta` | `schema` |
 //! | counter of changed definitions | `meta` | `jobs` |
 //! | job definition | `jobs` | name |
 //! | generation of a deleted job | `gone` | name `#` generation |
 //! | task | `t#` job `#` generation `#` slot | id |
-//! | large part of a task | as its task | id, 1, letter, write id |
+//! | blob of a task | as its task | id, 1, kind, random number |
 //! | idempotency key | `k#` job `#` generation `#` slot | key |
 //! | worker | `workers` | id |
 
@@ -17,48 +17,48 @@ use dueline_domain::{JobName, TaskId};
 pub const PK: &str = "pk";
 /// Sort key of the table (bytes).
 pub const SK: &str = "sk";
-/// The index of unfinished tasks.
+/// Name of the due index, which contains the tasks that are unfinished or owe an effect.
 pub const DUE_INDEX: &str = "due";
-/// Partition key of the index: job, generation and shard (text). Only unfinished tasks have it.
+/// Partition key of the index: job, generation and shard (text). Only those tasks have it.
 pub const DUE_KEY: &str = "d";
-/// Sort key of the index: milliseconds, never later than the trigger time.
+/// Sort key of the index: the hint in milliseconds, never later than the trigger time.
 pub const DUE_HINT: &str = "h";
 /// When DynamoDB may delete an item, in seconds since the Unix epoch.
 pub const TTL: &str = "x";
-/// Version of the layout that this program reads and writes.
+/// Version of the schema that this program reads and writes.
 pub const VERSION: u32 = 1;
-/// What the meta item says about the owner of the table.
+/// Name of the program in the meta item of the table.
 pub const APP: &str = "dueline";
-/// Most slots a table may have: they are written with two hexadecimal digits.
+/// Most slots of a table: a slot is written with two hexadecimal digits.
 pub const SLOTS_MAX: u16 = 256;
-/// Most shards of the index a job may have.
+/// Most shards that a job may have.
 pub const SHARDS_MAX: u32 = 64;
 
 pub(crate) const META: &str = "meta";
 pub(crate) const META_SCHEMA: &[u8] = b"schema";
 pub(crate) const META_JOBS: &[u8] = b"jobs";
 pub(crate) const JOBS: &str = "jobs";
-pub(crate) const GONE: &str = "gone";
+pub(crate) const DELETED_JOBS: &str = "gone";
 pub(crate) const WORKERS: &str = "workers";
-/// Stands between the id of a task and the name of one of its parts, so that parts follow their task.
-pub(crate) const PART_MARK: u8 = 1;
+/// Separates the id of a task from the name of a blob in a sort key, so that blobs sort after their task.
+pub(crate) const BLOB_MARK: u8 = 1;
 
-/// The partitions of one generation of a job.
+/// The partitions of one generation of a job: of its tasks, its idempotency keys and its index entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct JobPartitions {
     pub(crate) job: JobName,
     pub(crate) generation: std::sync::Arc<str>,
     pub(crate) slots: u16,
 }
 
-impl Home {
+impl JobPartitions {
     /// The partition of a slot.
     pub(crate) fn tasks(&self, slot: u16) -> String {
         format!("t#{}#{}#{slot:02x}", self.job, self.generation)
     }
 
     /// The partition of a task.
-    pub(crate) fn of(&self, id: &TaskId) -> String {
+    pub(crate) fn of_task(&self, id: &TaskId) -> String {
         self.tasks(self.slot(id.as_bytes()))
     }
 
@@ -72,12 +72,12 @@ impl Home {
         self.keys(self.slot(key.as_bytes()))
     }
 
-    /// A partition of the index.
+    /// The partition of the index for a shard.
     pub(crate) fn due(&self, shard: u32) -> String {
         format!("{}#{}#{shard}", self.job, self.generation)
     }
 
-    /// The partition of the index that a new task goes to while the job has `shards` of them.
+    /// The partition of the index for a new task, while the job has this many shards.
     pub(crate) fn due_of(&self, id: &TaskId, shards: u32) -> String {
         let shard = (spread(id.as_bytes()) >> 32) % u64::from(shards.max(1));
         self.due(u32::try_from(shard).unwrap_or(0))
@@ -89,7 +89,8 @@ impl Home {
     }
 }
 
-/// A hash that never changes: what is stored depends on it. FNV-1a with a final mix, because its low bits are weak.
+/// A hash that must never change, because the keys of stored items depend on it. FNV-1a with a final mix, because its
+/// low bits are weak.
 pub(crate) fn spread(bytes: &[u8]) -> u64 {
     let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -102,8 +103,8 @@ pub(crate) fn spread(bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn home() -> Home {
-        Home {
+    fn partitions() -> JobPartitions {
+        JobPartitions {
             job: JobName::parse("mail").unwrap(),
             generation: "abc123".into(),
             slots: 16,
@@ -111,17 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn places_never_change() {
+    fn keys_of_stored_items_never_change() {
         let id = TaskId::from_bytes([7; 16]);
-        let home = home();
-        assert_eq!(home.of(&id), "t#mail#abc123#0b");
-        assert_eq!(home.of_key("k"), "k#mail#abc123#0e");
-        assert_eq!(home.due_of(&id, 1), "mail#abc123#0");
+        let partitions = partitions();
+        assert_eq!(partitions.of_task(&id), "t#mail#abc123#0b");
+        assert_eq!(partitions.of_key("k"), "k#mail#abc123#0e");
+        assert_eq!(partitions.due_of(&id, 1), "mail#abc123#0");
     }
 
     #[test]
     fn ids_made_in_a_row_spread_over_slots_and_shards() {
-        let home = home();
+        let partitions = partitions();
         let (mut slots, mut shards) = (
             std::collections::BTreeMap::new(),
             std::collections::BTreeMap::new(),
@@ -130,8 +131,8 @@ mod tests {
             let mut random = [0; 10];
             random[..8].copy_from_slice(&n.to_be_bytes());
             let id = TaskId::from_time(1_700_000_000_000, random);
-            *slots.entry(home.of(&id)).or_insert(0) += 1;
-            *shards.entry(home.due_of(&id, 8)).or_insert(0) += 1;
+            *slots.entry(partitions.of_task(&id)).or_insert(0) += 1;
+            *shards.entry(partitions.due_of(&id, 8)).or_insert(0) += 1;
         }
         assert_eq!((slots.len(), shards.len()), (16, 8));
         assert!(

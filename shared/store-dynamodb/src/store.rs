@@ -1,4 +1,4 @@
-//! The store: what it holds, and its seams.
+//! The store: its state, and the traits that it implements.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,101 +10,98 @@ use dueline_ports::{
 };
 
 use crate::{
-    apply::Lanes,
-    cache::Written,
-    calls::Table,
-    create::Places,
-    due::Watch,
-    jobs::{Jobs, Rates},
+    apply::TaskLocks,
+    cache::RowCache,
+    calls::MeteredTable,
+    create::SubmitNumbers,
+    due::DueMemory,
+    jobs::{JobCache, SubmitRates},
     open::DynamoOptions,
-    prune::Walk,
-    stats::Counted,
+    prune::PruneCursor,
+    stats::StatsCache,
 };
 
-/// Calls side by side for one call of the store.
-pub(crate) const BUSY: usize = 32;
+/// Most concurrent calls of DynamoDB for one call of the store.
+pub(crate) const CONCURRENT_CALLS: usize = 32;
 
 /// The task store on one DynamoDB table.
 ///
-/// Any number of processes may use one table. Dropping the store closes nothing that others share.
+/// Any number of processes may use one table. Dropping the store does not affect other stores or the client.
 #[derive(Debug)]
 pub struct DynamoStore {
-    pub(crate) inner: Inner,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) table: Table,
+    pub(crate) table: MeteredTable,
     pub(crate) slots: u16,
     pub(crate) options: DynamoOptions,
-    pub(crate) jobs: Jobs,
-    pub(crate) rates: Rates,
-    pub(crate) places: Places,
-    pub(crate) written: Written,
-    pub(crate) lanes: Lanes,
-    pub(crate) watch: Watch,
-    pub(crate) walk: tokio::sync::Mutex<Walk>,
-    pub(crate) counted: Mutex<Counted>,
+    pub(crate) job_cache: JobCache,
+    pub(crate) submit_rates: SubmitRates,
+    pub(crate) submit_numbers: SubmitNumbers,
+    pub(crate) row_cache: RowCache,
+    pub(crate) task_locks: TaskLocks,
+    pub(crate) due_memory: DueMemory,
+    pub(crate) prune_cursor: tokio::sync::Mutex<PruneCursor>,
+    pub(crate) stats_cache: Mutex<StatsCache>,
 }
 
-impl Inner {
-    pub(crate) fn new(table: Table, slots: u16, options: DynamoOptions) -> Self {
-        let jobs = Jobs::new(options.definitions_ttl);
+impl DynamoStore {
+    /// A store on a table that was checked.
+    pub(crate) fn new(table: MeteredTable, slots: u16, options: DynamoOptions) -> Self {
+        let job_cache = JobCache::new(options.definitions_ttl);
         Self {
             table,
             slots,
             options,
-            jobs,
-            rates: Rates::default(),
-            places: Places::default(),
-            written: Written::default(),
-            lanes: Lanes::default(),
-            watch: Watch::default(),
-            walk: tokio::sync::Mutex::default(),
-            counted: Mutex::default(),
+            job_cache,
+            submit_rates: SubmitRates::default(),
+            submit_numbers: SubmitNumbers::default(),
+            row_cache: RowCache::default(),
+            task_locks: TaskLocks::default(),
+            due_memory: DueMemory::default(),
+            prune_cursor: tokio::sync::Mutex::default(),
+            stats_cache: Mutex::default(),
         }
     }
-}
 
-impl DynamoStore {
     /// The name of the table.
     pub fn table(&self) -> &str {
-        &self.inner.table.name
+        &self.table.name
     }
 
-    /// What the calls cost so far.
+    /// The meter of the calls' costs.
     pub const fn meter(&self) -> &dueline_aws::Meter {
-        &self.inner.table.meter
+        &self.table.meter
     }
 
-    /// Whether DynamoDB answers, and the latest changes of that.
+    /// Whether DynamoDB answers, and since when.
     pub const fn connection(&self) -> &dueline_aws::Connection {
-        &self.inner.table.connection
+        &self.table.connection
     }
 
-    /// What it was opened with.
+    /// The options that the store was opened with.
     pub const fn options(&self) -> &DynamoOptions {
-        &self.inner.options
+        &self.options
     }
 
     /// Partitions over which the tasks of each job are spread.
     pub const fn slots(&self) -> u16 {
-        self.inner.slots
+        self.slots
     }
 }
+
+// A method of a trait calls the inherent method of the verb, which is in the file of the verb. An inherent method takes
+// precedence over one of a trait, so equal names do not recurse.
 
 #[async_trait]
 impl JobStore for DynamoStore {
     async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
-        self.inner.put_job(put).await
+        self.put_job(put).await
     }
 
     async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        self.inner.job(name).await
+        self.job(name).await
     }
 
     async fn jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
-        self.inner.all_jobs().await
+        self.all_jobs().await
     }
 
     async fn pause_job(
@@ -113,22 +110,22 @@ impl JobStore for DynamoStore {
         paused: bool,
         now: Timestamp,
     ) -> Result<Arc<Job>, StoreError> {
-        self.inner.pause_job(name, paused, now).await
+        self.pause_job(name, paused, now).await
     }
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
-        self.inner.delete_job(name).await
+        self.delete_job(name).await
     }
 }
 
 #[async_trait]
 impl TaskStore for DynamoStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
-        self.inner.create(now, new).await
+        self.create(now, new).await
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        self.inner.get(job, id).await
+        self.get(job, id).await
     }
 
     async fn apply(
@@ -136,15 +133,15 @@ impl TaskStore for DynamoStore {
         now: Timestamp,
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
-        self.inner.apply(now, commands).await
+        self.apply(now, commands).await
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
-        self.inner.due(query).await
+        self.due(query).await
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
-        self.inner.ready(job, limit).await
+        self.ready(job, limit).await
     }
 
     async fn owned(
@@ -152,33 +149,33 @@ impl TaskStore for DynamoStore {
         now: Timestamp,
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
-        self.inner.owned(now, worker).await
+        self.owned(now, worker).await
     }
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
-        self.inner.list(query).await
+        self.list(query).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
-        self.inner.stats(job).await
+        self.stats(job).await
     }
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune(now, limit).await
+        self.prune(now, limit).await
     }
 }
 
 #[async_trait]
 impl WorkerStore for DynamoStore {
     async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
-        self.inner.put_workers(workers).await
+        self.put_workers(workers).await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.inner.workers().await
+        self.workers().await
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
-        self.inner.remove_workers(ids).await
+        self.remove_workers(ids).await
     }
 }

@@ -1,4 +1,4 @@
-//! All unfinished tasks: ready and owned ones. The index has them all.
+//! `ready` and `owned`: unfinished tasks, all of which are in the due index.
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
@@ -8,27 +8,28 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
     attr::{get_num, num},
-    calls::{Ask, For, Key, Range},
-    jobs::Entry,
-    parts,
-    row::{self, Letter, Parts, Row},
+    blobs,
+    calls::{CallContext, ItemKey, QueryRequest, SortRange},
+    jobs::JobEntry,
+    row::{self, BlobKind, BlobMap, TaskRow},
     schema,
-    store::Inner,
+    store::DynamoStore,
 };
 
-/// Most tasks of one job that are gone through for those that are ready.
-const READY_MAX: usize = 50_000;
-/// The same for those that are owned, on each side of [`HINTS_BEHIND`].
-const OWNED_MAX: usize = 2_000;
-/// Hints of tasks that are owned lie up to two minutes behind: a claim or a heartbeat moves those that are further back.
-/// What waits in a queue stands where it was put, before them. Before them too are tasks whose leases lapsed long ago.
-const HINTS_BEHIND: Duration = Duration::from_secs(300);
-/// Jobs whose owned tasks are looked for side by side.
-const JOBS_AT_ONCE: usize = 8;
-/// Tasks fetched at once.
-const PIECE: usize = 1_000;
+/// Most unfinished tasks of one job that are read to find the ready ones.
+const READY_SCANNED_MAX: usize = 50_000;
+/// The same to find the owned ones, for each of the ranges before and after [`OWNED_HINTS_BEHIND`].
+const OWNED_SCANNED_MAX: usize = 2_000;
+/// Hints of owned tasks are at most this far in the past: a claim or a heartbeat moves a hint that is more than two
+/// minutes behind. Older hints are those of enqueued tasks, which do not move, and of tasks whose leases lapsed long
+/// ago.
+const OWNED_HINTS_BEHIND: Duration = Duration::from_secs(300);
+/// Jobs whose owned tasks are read at once.
+const CONCURRENT_JOBS: usize = 8;
+/// Tasks that are fetched at once.
+const FETCH_BATCH: usize = 1_000;
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn ready(
         &self,
         job: &JobName,
@@ -39,9 +40,9 @@ impl Inner {
             return Ok(Vec::new());
         };
         let mut ready = BTreeMap::new();
-        let keep = |row: Row, place: i64| {
+        let add = |row: TaskRow, submit_number: i64| {
             if let Some(message) = row.task.message() {
-                let submitted = (row.task.created_at, place, message.id);
+                let submitted = (row.task.created_at, submit_number, message.id);
                 let order = (Reverse(message.priority), message.due_at, submitted);
                 ready.insert(order, message);
                 if ready.len() > limit {
@@ -49,9 +50,16 @@ impl Inner {
                 }
             }
         };
-        let of = For::job(job.as_str(), "ready");
-        self.each_unfinished(of, entry, &[Range::All], READY_MAX, true, keep)
-            .await?;
+        let context = CallContext::of_job(job.as_str(), "ready");
+        self.each_unfinished(
+            context,
+            entry,
+            &[SortRange::All],
+            READY_SCANNED_MAX,
+            true,
+            add,
+        )
+        .await?;
         Ok(ready.into_values().collect())
     }
 
@@ -64,7 +72,7 @@ impl Inner {
         let entries: Vec<_> = jobs.iter().cloned().collect();
         let of_jobs: Vec<_> = stream::iter(entries)
             .map(|entry| Box::pin(async move { self.owned_of(&entry, now, worker).await }))
-            .buffer_unordered(JOBS_AT_ONCE)
+            .buffer_unordered(CONCURRENT_JOBS)
             .try_collect()
             .await?;
         Ok(of_jobs.into_iter().flatten().collect())
@@ -72,16 +80,16 @@ impl Inner {
 
     async fn owned_of(
         &self,
-        entry: &Entry,
+        entry: &JobEntry,
         now: Timestamp,
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError> {
-        let job = &entry.home.job;
-        let behind = i64::try_from(HINTS_BEHIND.as_millis()).unwrap_or(0);
+        let job = &entry.partitions.job;
+        let behind = i64::try_from(OWNED_HINTS_BEHIND.as_millis()).unwrap_or(0);
         let from = num(now.millis().saturating_sub(behind));
-        let ranges = [Range::From(from.clone()), Range::Below(from)];
+        let ranges = [SortRange::From(from.clone()), SortRange::Below(from)];
         let mut owned = Vec::new();
-        let keep = |row: Row, _| {
+        let add = |row: TaskRow, _| {
             let task = row.task;
             let (Some(lease), Some(token)) = (task.lease(), task.state.token()) else {
                 return;
@@ -96,70 +104,71 @@ impl Inner {
                 });
             }
         };
-        // Whatever has moved since is refused by its token, so half the price will do.
+        // An eventually consistent read, at half the cost, is enough: a command for a task that has changed since is
+        // refused by its token.
         self.each_unfinished(
-            For::job(job.as_str(), "owned"),
+            CallContext::of_job(job.as_str(), "owned"),
             entry,
             &ranges,
-            OWNED_MAX,
+            OWNED_SCANNED_MAX,
             false,
-            keep,
+            add,
         )
         .await?;
         Ok(owned)
     }
 
-    /// Goes through the unfinished tasks of a job, about `max` of each range, those that may be due soonest first. Their
-    /// bodies may be empty.
+    /// Calls `add` for the unfinished tasks of a job, about `max` of each range, those with the earliest hints first.
+    /// Blobs other than options are not fetched, so payloads, results and errors may be missing.
     async fn each_unfinished(
         &self,
-        of: For<'_>,
-        entry: &Entry,
-        ranges: &[Range],
+        context: CallContext<'_>,
+        entry: &JobEntry,
+        ranges: &[SortRange],
         max: usize,
         consistent: bool,
-        mut keep: impl FnMut(Row, i64) + Send,
+        mut add: impl FnMut(TaskRow, i64) + Send,
     ) -> Result<(), StoreError> {
-        let home = &entry.home;
+        let partitions = &entry.partitions;
         let mut keys = Vec::new();
-        // Each shard has its part of those that come first.
-        let of_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
+        let per_shard = max.div_ceil(usize::try_from(entry.shards).unwrap_or(1).max(1));
         for shard in 0..entry.shards {
-            let partition = home.due(shard);
+            let partition = partitions.due(shard);
             for range in ranges {
-                let ask = Ask {
+                let request = QueryRequest {
                     partition: &partition,
                     due: true,
                     range: range.clone(),
-                    only: &[schema::PK, schema::SK],
-                    ..Ask::default()
+                    attributes: &[schema::PK, schema::SK],
+                    ..QueryRequest::default()
                 };
-                let entries = self.table.query_all(of, ask, of_shard).await?;
-                keys.extend(entries.iter().take(of_shard).filter_map(Key::of));
+                let entries = self.table.query_all(context, request, per_shard).await?;
+                keys.extend(entries.iter().take(per_shard).filter_map(ItemKey::of));
             }
         }
-        for keys in keys.chunks(PIECE) {
-            for item in self.table.get_many(of, keys, &[], consistent).await? {
-                let Some(id) = Key::of(&item).and_then(|key| key.task()) else {
+        for keys in keys.chunks(FETCH_BATCH) {
+            for item in self.table.get_many(context, keys, &[], consistent).await? {
+                let Some(id) = ItemKey::of(&item).and_then(|key| key.task()) else {
                     continue;
                 };
-                let mut at_hand = Parts::new();
-                let mut extras = row::refs(&item);
-                extras.retain(|part| part.letter == Letter::Extras);
-                parts::fetch(
+                let mut blobs = BlobMap::new();
+                let mut options = row::blob_refs(&item);
+                options.retain(|blob| blob.kind == BlobKind::TaskOptions);
+                blobs::fetch(
                     &self.table,
-                    of,
-                    &home.of(&id),
+                    context,
+                    &partitions.of_task(&id),
                     &id,
-                    &extras,
-                    &mut at_hand,
+                    &options,
+                    &mut blobs,
                     true,
                 )
                 .await?;
-                let place = get_num(&item, row::name::PLACE).ok().flatten().unwrap_or(0);
-                match row::read(&home.job, id, item, &at_hand, true) {
-                    Ok(row) => keep(row, place),
-                    Err(bad) => drop(self.corrupt(of, &id, bad)),
+                let number = get_num(&item, row::name::SUBMIT_NUMBER);
+                let number = number.ok().flatten().unwrap_or(0);
+                match row::decode(&partitions.job, id, item, &blobs, true) {
+                    Ok(row) => add(row, number),
+                    Err(invalid) => drop(self.report_unreadable(context, &id, invalid)),
                 }
             }
         }

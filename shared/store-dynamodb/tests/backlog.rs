@@ -1,46 +1,46 @@
-//! Long backlogs, idle jobs, and a growing index.
+//! Long backlogs, idle jobs, and jobs with several shards.
 
 mod kit;
 
 use std::{collections::BTreeSet, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dueline_domain::{NewTask, StateKind, TaskId};
+use dueline_domain::{Due, NewTask, StateKind, TaskId};
 use dueline_ports::{Create, Rng as _, TaskStore as _};
 use dueline_store_dynamodb::DynamoOptions;
-use kit::{Play, at, job};
+use kit::{TaskDriver, at, job};
 
-/// Two stores on one table, with definitions kept for as long as in production.
-async fn two() -> (Play, Play) {
+/// Two stores on one table that cache definitions.
+async fn two() -> (TaskDriver, TaskDriver) {
     let options = DynamoOptions {
         definitions_ttl: Duration::from_millis(200),
         ..kit::table(4).await
     };
-    let one = Play::new(kit::open(&options).await).await;
+    let one = TaskDriver::new(kit::open(&options).await).await;
     let other = one.with(&kit::open(&options).await);
     (one, other)
 }
 
 #[tokio::test]
-async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
+async fn a_backlog_longer_than_one_scan_is_read_to_its_end() {
     let (one, other) = two().await;
     let count = 2_600;
     let due_at = Some(at(1_000));
-    let orders: Vec<Create> = (0..count)
+    let requests: Vec<Create> = (0..count)
         .map(|_| {
             let task = one.task(0);
-            // All at one time, as at midnight.
-            one.order(NewTask {
-                run_at: due_at,
+            // All tasks are due at the same time.
+            one.request(NewTask {
+                due: Due::from(due_at),
                 ..task
             })
         })
         .collect();
-    let all: BTreeSet<TaskId> = orders.iter().map(|order| order.task.id).collect();
-    for created in one.store.create(at(0), orders).await {
+    let all: BTreeSet<TaskId> = requests.iter().map(|request| request.task.id).collect();
+    for created in one.store.create(at(0), requests).await {
         created.unwrap();
     }
-    let mut seen = BTreeSet::new();
+    let mut enqueued = BTreeSet::new();
     let mut ms = 2_000;
     for _ in 0..40 {
         let page = other.due(ms, 400).await;
@@ -58,15 +58,18 @@ async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
         });
         for applied in other.store.apply(at(ms), commands.collect()).await {
             let applied = applied.unwrap();
-            assert!(seen.insert(applied.task.id), "each one is handed on once");
+            assert!(
+                enqueued.insert(applied.task.id),
+                "each task is enqueued once"
+            );
         }
-        if seen.len() == count {
+        if enqueued.len() == count {
             break;
         }
         ms += 1_000;
     }
-    assert_eq!(seen, all);
-    // So many are not counted at each question, and the answer says how old it is.
+    assert_eq!(enqueued, all);
+    // The counts of so many tasks are cached, and the answer says how old they are.
     let name = job("mail").name;
     let counted = one.store.stats(&name).await.unwrap();
     assert!(counted.age.is_zero(), "{counted:?}");
@@ -76,28 +79,31 @@ async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
     let again = one.store.stats(&name).await.unwrap();
     assert!(again.age >= Duration::from_millis(5), "{again:?}");
     assert_eq!(again.by_state, counted.by_state);
-    // One that comes up meanwhile is seen although all those are still in the index before it.
+    // A task that becomes due now is found although all the others are still before it in the index.
     let late = one
         .create(
             ms,
             NewTask {
-                run_at: Some(at(ms + 500)),
+                due: Due::At(at(ms + 500)),
                 ..one.task(0)
             },
         )
         .await;
-    let mut looks = 0;
+    let mut scans = 0;
     while !other
-        .due(ms + 1_000 + looks * 1_000, 400)
+        .due(ms + 1_000 + scans * 1_000, 400)
         .await
         .tasks
         .iter()
         .any(|due| due.id == late.id)
     {
-        looks += 1;
-        assert!(looks < 3, "what comes up after a burst waits too long");
+        scans += 1;
+        assert!(
+            scans < 3,
+            "a task that becomes due behind a backlog waits too long"
+        );
     }
-    // The newest of all is claimed after minutes; whoever looks for owned tasks finds it behind all those that wait.
+    // The newest task is claimed after minutes. The read of owned tasks finds it behind all the enqueued ones.
     let newest = all.last().unwrap();
     let waiting = one.store.get(&name, newest).await.unwrap().unwrap();
     let running = one.run(400_000, &waiting).await;
@@ -107,16 +113,16 @@ async fn a_backlog_longer_than_one_look_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_paused_job_with_a_backlog_still_tells_of_lost_workers() {
+async fn lost_runs_of_a_paused_job_with_a_backlog_are_found() {
     let (one, other) = two().await;
-    let mut orders = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..2_100 {
-        orders.push(one.order(NewTask {
-            run_at: Some(at(10)),
+        requests.push(one.request(NewTask {
+            due: Due::At(at(10)),
             ..one.task(0)
         }));
     }
-    for created in one.store.create(at(0), orders).await {
+    for created in one.store.create(at(0), requests).await {
         created.unwrap();
     }
     let running = one.create(0, one.task(0)).await;
@@ -127,6 +133,8 @@ async fn a_paused_job_with_a_backlog_still_tells_of_lost_workers() {
             now: at(20_000 + second * 1_000),
             limit_per_job: 500,
             pending_limits: [(running.job.clone(), 0)].into(),
+            owed_limit: 0,
+            owed_limits: Default::default(),
             share: None,
         };
         let page = other.store.due(query).await.unwrap();
@@ -136,46 +144,47 @@ async fn a_paused_job_with_a_backlog_still_tells_of_lost_workers() {
             break;
         }
     }
-    assert!(found, "the lost run is never seen");
+    assert!(found, "the lost run is never found");
 }
 
 #[tokio::test]
-async fn an_idle_job_is_looked_at_less_often_and_woken_by_a_submit() {
+async fn an_idle_job_is_scanned_less_often_until_a_task_is_submitted() {
     let options = DynamoOptions {
         idle_poll: Duration::from_secs(2),
         definitions_ttl: Duration::from_secs(600),
         ..kit::table(2).await
     };
-    let (store, wire) = kit::wired_to(&options).await;
-    let play = Play::new(store).await;
+    let (store, connection) = kit::faulty_on(&options).await;
+    let driver = TaskDriver::new(store).await;
     for second in 0..60 {
-        play.due(second * 1_000, 10).await;
+        driver.due(second * 1_000, 10).await;
     }
-    let queries = |wire: &kit::Wire| {
-        wire.take()
+    let queries = |connection: &kit::FaultyConnection| {
+        connection
+            .take()
             .iter()
             .filter(|call| call.operation == "Query")
             .count()
     };
-    queries(&wire);
+    queries(&connection);
     for second in 60..80 {
-        play.due(second * 1_000, 10).await;
+        driver.due(second * 1_000, 10).await;
     }
-    assert_eq!(queries(&wire), 10, "every second look only");
-    let task = play.create(80_100, play.task(0)).await;
+    assert_eq!(queries(&connection), 10, "only every second scan");
+    let task = driver.create(80_100, driver.task(0)).await;
     let due_at = task.state.trigger_at().unwrap();
-    let page = play.due(81_000, 10).await;
+    let page = driver.due(81_000, 10).await;
     assert!(page.next_at.is_some_and(|next| next <= due_at));
 }
 
 #[tokio::test]
-async fn more_shards_of_the_index_hide_no_task() {
+async fn additional_shards_of_the_index_hide_no_task() {
     let (one, _) = two().await;
     let mut ids = BTreeSet::new();
     for _ in 0..10 {
         ids.insert(one.create(0, one.task(0)).await.id);
     }
-    // As a busy process does it: more shards, another version, and the counter that everybody looks at.
+    // The writes of a process that doubles the shards: the definition with its version, and the counter of changes.
     let client = kit::client().await;
     let blob = |text: &str| AttributeValue::B(aws_sdk_dynamodb::primitives::Blob::new(text));
     for (pk, sk, change) in [
@@ -194,17 +203,18 @@ async fn more_shards_of_the_index_hide_no_task() {
         }
         call.send().await.unwrap();
     }
-    // Processes that begin now know it.
+    // Stores that are opened now read the new definition.
     let other = one.with(&kit::open(one.store.options()).await);
     let one = one.with(&kit::open(one.store.options()).await);
     for _ in 0..10 {
         ids.insert(one.create(0, one.task(0)).await.id);
     }
-    for play in [&one, &other] {
-        let due = play.due(100_000, 100).await.tasks;
+    for driver in [&one, &other] {
+        let due = driver.due(100_000, 100).await.tasks;
         assert_eq!(due.iter().map(|due| due.id).collect::<BTreeSet<_>>(), ids);
         assert_eq!(
-            play.store
+            driver
+                .store
                 .ready(&job("mail").name, 100)
                 .await
                 .unwrap()

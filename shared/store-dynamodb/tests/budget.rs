@@ -1,14 +1,16 @@
-//! What tasks cost, counted twice: by the store's meter, and from the answers on the wire.
+//! The cost of tasks, counted twice: by the store's meter, and from the answers of the engine.
 
 mod kit;
 
-use dueline_domain::{Event, Extras, NewTask, Outcome, Policy, RetryPolicy};
+use dueline_domain::{
+    Due, Effect, Event, Job, NewTask, Outcome, Policy, RetryPolicy, Settle, Sink, TaskOptions,
+};
 use dueline_ports::{JobStore as _, ListQuery, TaskStore as _};
-use kit::{Play, Wire, at, job};
+use kit::{FaultyConnection, TaskDriver, at, job};
 
 /// Write units that the engine reported since the last call.
-fn on_the_wire(wire: &Wire) -> f64 {
-    let calls = wire.take();
+fn reported_units(connection: &FaultyConnection) -> f64 {
+    let calls = connection.take();
     calls
         .iter()
         .filter(|call| call.writes)
@@ -16,31 +18,35 @@ fn on_the_wire(wire: &Wire) -> f64 {
         .sum()
 }
 
-/// A play on a wire, and the units of its writes step by step.
-struct Counted {
-    play: Play,
-    wire: Wire,
+/// A driver whose write units are counted for each step.
+struct MeteredDriver {
+    driver: TaskDriver,
+    connection: FaultyConnection,
     units: f64,
 }
 
-impl Counted {
+impl MeteredDriver {
     async fn new() -> Self {
-        let (store, wire) = kit::wired().await;
-        let play = Play::new(store).await;
-        wire.take();
-        let units = play.spent().write_units;
-        Self { play, wire, units }
+        let (store, connection) = kit::faulty().await;
+        let driver = TaskDriver::new(store).await;
+        connection.take();
+        let units = driver.cost().write_units;
+        Self {
+            driver,
+            connection,
+            units,
+        }
     }
 
-    /// Units since the last call, by both counts.
-    fn step(&mut self) -> f64 {
-        let now = self.play.spent().write_units;
+    /// Write units since the last call; both counts must agree.
+    fn step_units(&mut self) -> f64 {
+        let now = self.driver.cost().write_units;
         let units = now - self.units;
         self.units = now;
-        let wire = on_the_wire(&self.wire);
+        let reported = reported_units(&self.connection);
         assert!(
-            (units - wire).abs() < 1e-9,
-            "the meter says {units}, the engine {wire}"
+            (units - reported).abs() < 1e-9,
+            "the meter counted {units}, the engine {reported}"
         );
         units
     }
@@ -48,113 +54,157 @@ impl Counted {
 
 #[tokio::test]
 async fn a_task_that_runs_at_once_costs_five_write_units() {
-    let mut counted = Counted::new().await;
-    let task = counted.play.create(0, counted.play.task(500)).await;
-    let create = counted.step();
-    let task = counted.play.run(20, &task).await;
-    let claim = counted.step();
-    counted.play.succeed(900, &task).await;
-    let finish = counted.step();
+    let mut metered = MeteredDriver::new().await;
+    let task = metered.driver.create(0, metered.driver.task(500)).await;
+    let create = metered.step_units();
+    let task = metered.driver.run(20, &task).await;
+    let claim = metered.step_units();
+    metered.driver.succeed(900, &task).await;
+    let finish = metered.step_units();
     assert_eq!([create, claim, finish], [2.0, 1.0, 2.0]);
 }
 
 #[tokio::test]
 async fn a_scheduled_task_costs_six_write_units() {
-    let mut counted = Counted::new().await;
+    let mut metered = MeteredDriver::new().await;
     let task = NewTask {
-        run_at: Some(at(60_000)),
-        ..counted.play.task(500)
+        due: Due::At(at(60_000)),
+        ..metered.driver.task(500)
     };
-    let task = counted.play.create(0, task).await;
-    let create = counted.step();
-    let task = counted.play.trigger(60_400, &task).await;
-    let enqueue = counted.step();
-    let task = counted.play.run(60_500, &task).await;
-    let claim = counted.step();
-    counted.play.succeed(61_000, &task).await;
-    let finish = counted.step();
+    let task = metered.driver.create(0, task).await;
+    let create = metered.step_units();
+    let task = metered.driver.trigger(60_400, &task).await;
+    let enqueue = metered.step_units();
+    let task = metered.driver.run(60_500, &task).await;
+    let claim = metered.step_units();
+    metered.driver.succeed(61_000, &task).await;
+    let finish = metered.step_units();
     assert_eq!([create, enqueue, claim, finish], [2.0, 1.0, 1.0, 2.0]);
 }
 
 #[tokio::test]
+async fn g_19_a_delivery_costs_two_write_units_and_two_more_after_a_short_run() {
+    let mut metered = MeteredDriver::new().await;
+    let policy = Policy {
+        retention: Some(std::time::Duration::from_secs(1)),
+        sink: Sink::parse("file:done").ok(),
+        ..Policy::default()
+    };
+    let with_sink = Job {
+        policy,
+        ..job("mail")
+    };
+    metered.driver.put(with_sink).await;
+    let mut units = Vec::new();
+    for finished_ms in [900, 100_000] {
+        let task = metered.driver.create(0, metered.driver.task(500)).await;
+        let mut task = metered.driver.run(20, &task).await;
+        if finished_ms > 1_000 {
+            let token = task.state.token().unwrap();
+            let by = std::time::Duration::from_secs(100);
+            let extend = Event::Extend { token, by };
+            task = metered.driver.apply(20, &task, extend).await;
+        }
+        metered.step_units();
+        let task = metered.driver.succeed(finished_ms, &task).await;
+        let finish = metered.step_units();
+        // While the task owes its delivery, DynamoDB must not expire it.
+        assert!(!kit::expires(&metered.driver, &task).await);
+        let settle = Event::Settle(Settle {
+            seen: task.write,
+            effect: Effect::Deliver,
+            failed: None,
+        });
+        metered.driver.apply(finished_ms, &task, settle).await;
+        assert!(kit::expires(&metered.driver, &task).await);
+        units.push([finish, metered.step_units()]);
+    }
+    // A short run ends before the hint of its task, so the write of its end moves the hint.
+    assert_eq!(units, [[3.0, 2.0], [1.0, 2.0]]);
+}
+
+#[tokio::test]
 async fn a_key_makes_the_submit_cost_five_and_a_large_payload_is_written_once() {
-    let mut counted = Counted::new().await;
-    let extras = Extras {
+    let mut metered = MeteredDriver::new().await;
+    let options = TaskOptions {
         key: Some("order 4711".into()),
-        ..Extras::default()
+        ..TaskOptions::default()
     };
     let task = NewTask {
-        extras: Some(Box::new(extras)),
-        ..counted.play.task(300)
+        options: Some(Box::new(options)),
+        ..metered.driver.task(300)
     };
-    counted.play.create(0, task).await;
-    assert_eq!(counted.step(), 5.0);
+    metered.driver.create(0, task).await;
+    assert_eq!(metered.step_units(), 5.0);
     for (bytes, units) in [(5 * 1024, 2.0 + 6.0), (50 * 1024, 2.0 + 51.0)] {
-        counted.play.create(0, counted.play.task(bytes)).await;
-        assert_eq!(counted.step(), units);
+        metered.driver.create(0, metered.driver.task(bytes)).await;
+        assert_eq!(metered.step_units(), units);
     }
 }
 
 #[tokio::test]
 async fn a_retry_adds_three_write_units() {
-    let mut counted = Counted::new().await;
-    let task = counted.play.create(0, counted.play.task(300)).await;
-    let task = counted.play.run(20, &task).await;
-    counted.step();
-    let task = counted.play.fail(500, &task, "connection refused").await;
-    let failed = counted.step();
-    let task = counted.play.trigger(5_600, &task).await;
-    let enqueue = counted.step();
-    let task = counted.play.run(5_700, &task).await;
-    let claim = counted.step();
+    let mut metered = MeteredDriver::new().await;
+    let task = metered.driver.create(0, metered.driver.task(300)).await;
+    let task = metered.driver.run(20, &task).await;
+    metered.step_units();
+    let task = metered.driver.fail(500, &task, "connection refused").await;
+    let failed = metered.step_units();
+    let task = metered.driver.trigger(5_600, &task).await;
+    let enqueue = metered.step_units();
+    let task = metered.driver.run(5_700, &task).await;
+    let claim = metered.step_units();
     assert_eq!([failed, enqueue, claim], [1.0, 1.0, 1.0]);
-    counted.play.succeed(6_000, &task).await;
-    assert_eq!(counted.step(), 2.0);
+    metered.driver.succeed(6_000, &task).await;
+    assert_eq!(metered.step_units(), 2.0);
 }
 
 #[tokio::test]
 async fn a_backlog_of_more_than_two_minutes_adds_two_write_units_to_the_claim() {
-    let mut counted = Counted::new().await;
+    let mut metered = MeteredDriver::new().await;
     let task = NewTask {
-        run_at: Some(at(60_000)),
-        ..counted.play.task(10)
+        due: Due::At(at(60_000)),
+        ..metered.driver.task(10)
     };
-    let task = counted.play.create(0, task).await;
-    let task = counted.play.trigger(400_000, &task).await;
-    counted.step();
-    let task = counted.play.run(400_500, &task).await;
-    assert_eq!(counted.step(), 3.0);
-    counted.play.succeed(401_000, &task).await;
-    assert_eq!(counted.step(), 2.0);
+    let task = metered.driver.create(0, task).await;
+    let task = metered.driver.trigger(400_000, &task).await;
+    metered.step_units();
+    let task = metered.driver.run(400_500, &task).await;
+    assert_eq!(metered.step_units(), 3.0);
+    metered.driver.succeed(401_000, &task).await;
+    assert_eq!(metered.step_units(), 2.0);
 }
 
 #[tokio::test]
-async fn moves_of_a_large_task_cost_what_those_of_a_small_one_cost() {
-    let mut counted = Counted::new().await;
-    let mut moves = Vec::new();
+async fn transitions_of_a_large_task_cost_the_same_as_those_of_a_small_one() {
+    let mut metered = MeteredDriver::new().await;
+    let mut transitions = Vec::new();
     for bytes in [100, 50 * 1024] {
-        let task = counted.play.create(0, counted.play.task(bytes)).await;
-        counted.step();
-        let task = counted.play.run(20, &task).await;
-        assert_eq!(task.payload.len(), bytes, "a claim answers the input");
-        let claim = counted.step();
-        counted.play.succeed(900, &task).await;
-        moves.push([claim, counted.step()]);
+        let task = metered.driver.create(0, metered.driver.task(bytes)).await;
+        metered.step_units();
+        let task = metered.driver.run(20, &task).await;
+        assert_eq!(task.payload.len(), bytes, "a claim answers the payload");
+        let claim = metered.step_units();
+        metered.driver.succeed(900, &task).await;
+        transitions.push([claim, metered.step_units()]);
     }
-    assert_eq!(moves, [[1.0, 2.0]; 2]);
+    assert_eq!(transitions, [[1.0, 2.0]; 2]);
 }
 
 #[tokio::test]
-async fn a_claim_by_another_process_answers_a_large_input_for_reads_only() {
-    let mut counted = Counted::new().await;
-    let task = counted.play.create(0, counted.play.task(50 * 1024)).await;
-    counted.step();
-    let other = kit::open(counted.play.store.options()).await;
-    let claimed = counted.play.with(&other).run(20, &task).await;
+async fn a_claim_of_a_large_task_by_another_process_adds_only_reads() {
+    let mut metered = MeteredDriver::new().await;
+    let task = metered
+        .driver
+        .create(0, metered.driver.task(50 * 1024))
+        .await;
+    metered.step_units();
+    let other = kit::open(metered.driver.store.options()).await;
+    let claimed = metered.driver.with(&other).run(20, &task).await;
     assert_eq!(claimed.payload, task.payload);
     let spent = other.meter().by_operation()["claim"];
     assert_eq!(spent.write_units, 1.0);
-    // The task itself and fifty kibibytes, both by the cheaper read.
+    // The task's item and its payload of fifty kibibytes, by eventually consistent reads.
     assert!(
         spent.read_units <= 0.5 + 6.5,
         "{} read units",
@@ -163,30 +213,30 @@ async fn a_claim_by_another_process_answers_a_large_input_for_reads_only() {
 }
 
 #[tokio::test]
-async fn a_claim_by_a_process_that_has_not_seen_the_task_reads_half_a_unit() {
-    let counted = Counted::new().await;
-    let task = counted.play.create(0, counted.play.task(200)).await;
-    let other = kit::open(counted.play.store.options()).await;
-    counted.play.with(&other).run(20, &task).await;
+async fn a_claim_by_a_process_that_has_not_cached_the_task_reads_half_a_unit() {
+    let metered = MeteredDriver::new().await;
+    let task = metered.driver.create(0, metered.driver.task(200)).await;
+    let other = kit::open(metered.driver.store.options()).await;
+    metered.driver.with(&other).run(20, &task).await;
     let spent = other.meter().by_operation()["claim"];
     assert_eq!((spent.write_units, spent.read_units), (1.0, 0.5));
 }
 
 #[tokio::test]
 async fn heartbeats_of_a_long_run_cost_one_write_unit_each_and_two_more_every_two_minutes() {
-    let mut counted = Counted::new().await;
-    let task = counted.play.create(0, counted.play.task(200)).await;
-    let mut task = counted.play.run(20, &task).await;
-    counted.step();
+    let mut metered = MeteredDriver::new().await;
+    let task = metered.driver.create(0, metered.driver.task(200)).await;
+    let mut task = metered.driver.run(20, &task).await;
+    metered.step_units();
     let beats = 150;
     for beat in 1..=beats {
         let token = task.state.token().unwrap();
-        task = counted
-            .play
-            .step(beat * 4_000, &task, Event::Heartbeat { token })
+        task = metered
+            .driver
+            .apply(beat * 4_000, &task, Event::Heartbeat { token })
             .await;
     }
-    let units = counted.step();
+    let units = metered.step_units();
     let expected = beats as f64 + 2.0 * 5.0;
     assert!(units <= expected, "{units} units for {beats} heartbeats");
     assert!(units >= beats as f64);
@@ -204,19 +254,19 @@ async fn a_task_costs_at_most_three_read_units_in_a_fleet() {
         kit::open(&options).await,
         kit::open(&options).await,
     );
-    let front = Play::new(front).await;
+    let front = TaskDriver::new(front).await;
     let (status, consumer) = (front.with(&status), front.with(&consumer));
     let count = 60;
     let mut tasks = Vec::new();
     for _ in 0..count {
         let run_at = Some(at(3_000));
         let task = NewTask {
-            run_at,
+            due: run_at.into(),
             ..front.task(400)
         };
         tasks.push(front.create(0, task).await);
     }
-    // A look each second, before, while and after they run.
+    // A scan each second, before, while and after the tasks run.
     for second in 0..12 {
         let ms = second * 1_000;
         for due in consumer.due(ms, 1_000).await.tasks {
@@ -234,7 +284,7 @@ async fn a_task_costs_at_most_three_read_units_in_a_fleet() {
             }
         }
     }
-    let read = |play: &Play| play.spent().read_units / f64::from(count);
+    let read = |driver: &TaskDriver| driver.cost().read_units / f64::from(count);
     let each = [read(&front), read(&consumer), read(&status)];
     let total: f64 = each.iter().sum();
     println!(
@@ -244,8 +294,8 @@ async fn a_task_costs_at_most_three_read_units_in_a_fleet() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_over_and_over_with_the_longest_errors_stays_small() {
-    let mut counted = Counted::new().await;
+async fn a_task_that_fails_again_and_again_with_the_longest_errors_stays_small() {
+    let mut metered = MeteredDriver::new().await;
     let retry = RetryPolicy {
         retries_max: None,
         ..RetryPolicy::default()
@@ -254,92 +304,92 @@ async fn a_task_that_fails_over_and_over_with_the_longest_errors_stays_small() {
         retry,
         ..Policy::default()
     };
-    counted
-        .play
+    metered
+        .driver
         .put(dueline_domain::Job {
             policy,
             ..job("mail")
         })
         .await;
-    let mut task = counted.play.create(0, counted.play.task(500)).await;
-    counted.step();
-    let mut most: f64 = 0.0;
+    let mut task = metered.driver.create(0, metered.driver.task(500)).await;
+    metered.step_units();
+    let mut max: f64 = 0.0;
     for n in 0..100_i64 {
         let ms = n * 10_000_000;
-        task = counted.play.run(ms + 10, &task).await;
+        task = metered.driver.run(ms + 10, &task).await;
         let error = format!("{n} {}", "é".repeat(4_000));
-        task = counted.play.fail(ms + 20, &task, &error).await;
-        task = counted.play.trigger(ms + 9_000_000, &task).await;
-        most = most.max(counted.step());
+        task = metered.driver.fail(ms + 20, &task, &error).await;
+        task = metered.driver.trigger(ms + 9_000_000, &task).await;
+        max = max.max(metered.step_units());
     }
     let runs = &task.history.as_ref().unwrap().runs;
     assert_eq!(runs.len(), 32);
     assert!(runs[31].info.starts_with("99 "));
     assert_eq!(
-        counted.play.get(&task).await.as_ref(),
+        metered.driver.get(&task).await.as_ref(),
         Some(&task),
-        "everything is kept"
+        "nothing is lost"
     );
-    // Five for the run that is written once, four for that of the one that gives way, and the moves themselves.
-    println!("most units of one failure with the longest error: {most}");
-    assert!(most <= 24.0, "{most} units for one failure");
-    let size = kit::size_of(&counted.play, &task).await;
+    // The units are those of the new past run's blob, of the deletion of the oldest one's, and of the transitions.
+    println!("most units of one failure with the longest error: {max}");
+    assert!(max <= 24.0, "{max} units for one failure");
+    let size = kit::size_of(&metered.driver, &task).await;
     assert!(size <= 2 * 1024, "{size} bytes");
 }
 
 #[tokio::test]
-async fn an_item_of_500_bytes_of_payload_stays_within_one_kibibyte_for_its_whole_life() {
-    let counted = Counted::new().await;
-    let play = &counted.play;
-    let task = play.create(0, play.task(500)).await;
-    let mut sizes = vec![kit::size_of(play, &task).await];
-    let task = play.run(20, &task).await;
-    sizes.push(kit::size_of(play, &task).await);
-    let task = play.fail(500, &task, "a short reason").await;
-    sizes.push(kit::size_of(play, &task).await);
-    let task = play.trigger(60_000, &task).await;
-    let task = play.run(60_010, &task).await;
-    sizes.push(kit::size_of(play, &task).await);
+async fn a_task_with_500_bytes_of_payload_stays_within_one_kibibyte_in_all_states() {
+    let metered = MeteredDriver::new().await;
+    let driver = &metered.driver;
+    let task = driver.create(0, driver.task(500)).await;
+    let mut sizes = vec![kit::size_of(driver, &task).await];
+    let task = driver.run(20, &task).await;
+    sizes.push(kit::size_of(driver, &task).await);
+    let task = driver.fail(500, &task, "a short reason").await;
+    sizes.push(kit::size_of(driver, &task).await);
+    let task = driver.trigger(60_000, &task).await;
+    let task = driver.run(60_010, &task).await;
+    sizes.push(kit::size_of(driver, &task).await);
     let result = Some(vec![1; 700].into());
-    let task = play
+    let task = driver
         .finish(61_000, &task, Outcome::Success { result })
         .await;
-    sizes.push(kit::size_of(play, &task).await);
+    sizes.push(kit::size_of(driver, &task).await);
     println!("bytes at create, claim, failure, second claim, success: {sizes:?}");
     assert!(sizes.iter().all(|size| *size <= 1024), "{sizes:?}");
 }
 
 #[tokio::test]
 async fn f_120_due_and_list_use_query_and_nothing_ever_scans() {
-    let (store, wire) = kit::wired().await;
-    let play = Play::new(store.clone()).await;
+    let (store, connection) = kit::faulty().await;
+    let driver = TaskDriver::new(store.clone()).await;
     for _ in 0..5 {
-        play.create(0, play.task(10)).await;
+        driver.create(0, driver.task(10)).await;
     }
-    let all = wire.take();
-    let done = play.create(0, play.task(2_000)).await;
-    let done = play.run(1, &done).await;
-    play.succeed(2, &done).await;
-    wire.take();
-    let due = play.due(100_000, 100).await;
+    let all = connection.take();
+    let done = driver.create(0, driver.task(2_000)).await;
+    let done = driver.run(1, &done).await;
+    driver.succeed(2, &done).await;
+    connection.take();
+    let due = driver.due(100_000, 100).await;
     assert_eq!(due.tasks.len(), 5);
-    let names = |calls: &[kit::wire::Call]| -> Vec<String> {
+    let names = |calls: &[kit::faulty_connection::RecordedCall]| -> Vec<String> {
         let mut names: Vec<_> = calls.iter().map(|call| call.operation.clone()).collect();
         names.sort_unstable();
         names.dedup();
         names
     };
-    let due_calls = wire.take();
+    let due_calls = connection.take();
     assert_eq!(names(&due_calls), ["BatchGetItem", "GetItem", "Query"]);
     let page = store.list(ListQuery::of(done.job.clone())).await.unwrap();
     assert_eq!(page.tasks.len(), 6);
-    let list_calls = wire.take();
+    let list_calls = connection.take();
     assert_eq!(names(&list_calls), ["GetItem", "Query"]);
     store.stats(&done.job).await.unwrap();
     store.ready(&done.job, 10).await.unwrap();
     store.owned(at(10), None).await.unwrap();
     while store.prune(at(9_000_000), 100).await.unwrap().more {}
     store.jobs().await.unwrap();
-    let rest = [all, due_calls, list_calls, wire.take()].concat();
+    let rest = [all, due_calls, list_calls, connection.take()].concat();
     assert!(rest.iter().all(|call| call.operation != "Scan"));
 }

@@ -1,4 +1,4 @@
-//! The store on DynamoDB passes the suite of its seam.
+//! The store on DynamoDB passes the conformance suite of stores.
 
 mod kit;
 

@@ -1,4 +1,4 @@
-//! Several processes on one table, and programs of different age.
+//! Several processes on one table, and programs of different versions.
 
 mod kit;
 
@@ -11,18 +11,18 @@ use std::{
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use dueline_domain::{Extras, Job, NewTask, Policy, StateKind};
+use dueline_domain::{Job, NewTask, Policy, StateKind, TaskOptions};
 use dueline_ports::{JobStore as _, ListQuery, StoreError, TaskStore as _};
 use dueline_store_dynamodb::{DynamoOptions, DynamoStore};
-use kit::{Play, at, job};
+use kit::{TaskDriver, at, job};
 
-/// Two stores on one table, with definitions kept for as long as in production.
-async fn two() -> (Play, Play) {
+/// Two stores on one table that cache definitions.
+async fn two() -> (TaskDriver, TaskDriver) {
     let options = DynamoOptions {
         definitions_ttl: Duration::from_millis(200),
         ..kit::table(4).await
     };
-    let one = Play::new(kit::open(&options).await).await;
+    let one = TaskDriver::new(kit::open(&options).await).await;
     let other = one.with(&kit::open(&options).await);
     (one, other)
 }
@@ -38,14 +38,14 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_changed_definition_is_seen_by_all_processes_within_its_time() {
+async fn a_changed_definition_is_used_by_all_processes_within_two_times_to_live() {
     let (one, other) = two().await;
     let name = job("mail").name;
     assert!(!other.store.job(&name).await.unwrap().unwrap().paused);
     one.store.pause_job(&name, true, at(1)).await.unwrap();
     assert!(
         one.store.job(&name).await.unwrap().unwrap().paused,
-        "at once where it was made"
+        "at once by the process that changed it"
     );
     let began = tokio::time::Instant::now();
     until("the pause", async || {
@@ -56,7 +56,7 @@ async fn a_changed_definition_is_seen_by_all_processes_within_its_time() {
 }
 
 #[tokio::test]
-async fn nothing_is_submitted_to_a_job_while_it_is_deleted_elsewhere() {
+async fn no_task_is_lost_that_is_submitted_while_another_process_deletes_its_job() {
     let (one, other) = two().await;
     let name = job("mail").name;
     other.store.job(&name).await.unwrap();
@@ -70,18 +70,18 @@ async fn nothing_is_submitted_to_a_job_while_it_is_deleted_elsewhere() {
         is_over.store(true, Ordering::SeqCst);
         deleted
     };
-    // As fast as they go, before, while and after it is looked for them.
+    // Submits run before, while and after the unfinished tasks are counted.
     let submitting = async {
         let mut made = Vec::new();
         while !is_over.load(Ordering::SeqCst) {
-            let order = other.order(other.task(10));
-            let created = other.store.create(at(0), vec![order]).await.remove(0);
+            let request = other.request(other.task(10));
+            let created = other.store.create(at(0), vec![request]).await.remove(0);
             made.extend(created.ok());
         }
         made
     };
     let (deleted, made) = tokio::join!(deleting, submitting);
-    // Those that came before everybody knew are counted, and keep the job.
+    // Tasks that were submitted before all processes knew of the deletion are counted and prevent it.
     match deleted {
         Ok(()) => assert!(made.is_empty(), "{} tasks are lost", made.len()),
         Err(StoreError::InUse { unfinished, .. }) => assert!(unfinished >= 1 && !made.is_empty()),
@@ -90,11 +90,11 @@ async fn nothing_is_submitted_to_a_job_while_it_is_deleted_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_worker_is_not_misled_by_what_another_process_did() {
+async fn a_command_of_an_owner_is_refused_after_another_process_has_reclaimed_its_task() {
     let (one, other) = two().await;
     let task = one.create(0, one.task(10)).await;
     let claimed = one.run(1, &task).await;
-    // The other one takes it back and hands it on; the first one remembers it as its own.
+    // The other process reclaims the task and enqueues it again; the first one has the old row in its cache.
     let lost = other.trigger(60_000, &claimed).await;
     assert_eq!(lost.kind(), StateKind::Enqueued);
     let late = one
@@ -112,7 +112,7 @@ async fn a_worker_is_not_misled_by_what_another_process_did() {
 }
 
 #[tokio::test]
-async fn attributes_of_a_newer_program_survive_a_whole_life() {
+async fn attributes_of_a_newer_program_survive_all_transitions() {
     let (one, _) = two().await;
     let task = one.create(0, one.task(10)).await;
     let client = kit::client().await;
@@ -130,20 +130,20 @@ async fn attributes_of_a_newer_program_survive_a_whole_life() {
     let task = one.trigger(90_000, &task).await;
     let task = one.run(90_001, &task).await;
     let task = one.succeed(90_002, &task).await;
-    let item = kit::raw(&one, &task).await;
+    let item = kit::stored_item(&one, &task).await;
     assert_eq!(item.get("newer"), Some(&AttributeValue::S("kept".into())));
     assert_eq!(one.get(&task).await, Some(task));
 }
 
-/// The definition as it is stored, after `change` if there is one.
-async fn definition(play: &Play, change: Option<&dyn Fn(&str) -> String>) -> String {
+/// The definition as it is stored, after `change` was applied if there is one.
+async fn definition(driver: &TaskDriver, change: Option<&dyn Fn(&str) -> String>) -> String {
     let client = kit::client().await;
     let key = [
         ("pk", AttributeValue::S("jobs".into())),
         ("sk", AttributeValue::B(b"mail".to_vec().into())),
     ];
     let key = key.map(|(name, value)| (name.to_owned(), value));
-    let (key, table) = (Some(key.into()), play.store.table());
+    let (key, table) = (Some(key.into()), driver.store.table());
     let read = client.get_item().table_name(table).set_key(key.clone());
     let item = read.send().await.unwrap().item.unwrap();
     let json = item["j"].as_s().unwrap().clone();
@@ -160,15 +160,15 @@ async fn definition(play: &Play, change: Option<&dyn Fn(&str) -> String>) -> Str
 }
 
 #[tokio::test]
-async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
+async fn fields_of_a_newer_program_in_a_definition_survive_an_older_program() {
     let options = kit::table(4).await;
-    let one = Play::new(kit::open(&options).await).await;
+    let one = TaskDriver::new(kit::open(&options).await).await;
     let add = |json: &str| {
         let json = json.replacen('{', r#"{"newer":{"kept":[1,2.5]},"#, 1);
         json.replace(r#""standard":{"#, r#""standard":{"within":7,"#)
     };
     definition(&one, Some(&add)).await;
-    // A process that starts now reads it.
+    // A store that is opened now reads the new fields.
     let older = one.with(&kit::open(&options).await);
     let name = job("mail").name;
     let kept = r#""newer":{"kept":[1,2.5]}"#;
@@ -192,9 +192,9 @@ async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
 }
 
 #[tokio::test]
-async fn a_definition_that_makes_no_sense_gives_way_to_one_that_does() {
+async fn an_unreadable_definition_is_replaced_by_a_new_one() {
     let options = kit::table(4).await;
-    let one = Play::new(kit::open(&options).await).await;
+    let one = TaskDriver::new(kit::open(&options).await).await;
     let task = one.create(0, one.task(10)).await;
     definition(&one, Some(&|_| "nonsense".to_owned())).await;
     let other = one.with(&kit::open(&options).await);
@@ -205,7 +205,7 @@ async fn a_definition_that_makes_no_sense_gives_way_to_one_that_does() {
 }
 
 #[tokio::test]
-async fn a_task_in_a_state_of_a_newer_program_stands_in_nobodys_way() {
+async fn a_task_in_a_state_of_a_newer_program_does_not_affect_others() {
     let (one, other) = two().await;
     let odd = one.create(0, one.task(10)).await;
     let good = one.create(0, one.task(10)).await;
@@ -240,7 +240,7 @@ async fn a_task_in_a_state_of_a_newer_program_stands_in_nobodys_way() {
 }
 
 #[tokio::test]
-async fn leftovers_are_found_by_the_pruner() {
+async fn the_pruner_deletes_finished_tasks_and_orphans() {
     let (one, _) = two().await;
     let retention = Some(Duration::from_secs(10));
     let policy = Policy {
@@ -254,16 +254,16 @@ async fn leftovers_are_found_by_the_pruner() {
     .await;
     let keyed = |key: &str| {
         let key = Some(key.into());
-        let extras = Some(Box::new(Extras {
+        let options = Some(Box::new(TaskOptions {
             key,
-            ..Extras::default()
+            ..TaskOptions::default()
         }));
         NewTask {
-            extras,
+            options,
             ..one.task(3_000)
         }
     };
-    // One finished, one that lives, one whose item expired while its key and its payload are left.
+    // One task is finished, one is unfinished, and one expired while its key and its payload remain.
     let done = one.create(0, keyed("done")).await;
     let done = one.run(1, &done).await;
     one.succeed(2, &done).await;
@@ -278,27 +278,27 @@ async fn leftovers_are_found_by_the_pruner() {
         .send()
         .await
         .unwrap();
-    let rows = async || {
+    let keys_of_items = async || {
         let scan = client
             .scan()
             .table_name(one.store.table())
             .send()
             .await
             .unwrap();
-        let mut parts = Vec::new();
+        let mut prefixes = Vec::new();
         for item in scan.items.unwrap() {
             let AttributeValue::S(pk) = &item["pk"] else {
                 panic!("a text");
             };
             if pk.starts_with("t#") || pk.starts_with("k#") {
-                parts.push(pk[..2].to_owned());
+                prefixes.push(pk[..2].to_owned());
             }
         }
-        parts.sort_unstable();
-        parts
+        prefixes.sort_unstable();
+        prefixes
     };
     assert_eq!(
-        rows().await.len(),
+        keys_of_items().await.len(),
         8,
         "three keys, three payloads, two tasks"
     );
@@ -312,12 +312,12 @@ async fn leftovers_are_found_by_the_pruner() {
     }
     assert_eq!(deleted, 1);
     assert_eq!(
-        rows().await,
+        keys_of_items().await,
         ["k#", "t#", "t#"],
-        "what lives keeps everything"
+        "key, task and payload of the unfinished task remain"
     );
     assert_eq!(one.get(&alive).await.as_ref(), Some(&alive));
-    // The key is free again.
+    // The key can be used again.
     assert_eq!(
         one.create(9, keyed("expired")).await.kind(),
         StateKind::Enqueued
@@ -325,7 +325,7 @@ async fn leftovers_are_found_by_the_pruner() {
 }
 
 #[tokio::test]
-async fn what_a_deleted_job_leaves_goes_with_the_pruner() {
+async fn the_pruner_deletes_the_remains_of_a_deleted_job() {
     let (one, _) = two().await;
     for _ in 0..30 {
         let task = one.create(0, one.task(2_000)).await;
@@ -356,7 +356,7 @@ async fn what_a_deleted_job_leaves_goes_with_the_pruner() {
 }
 
 #[tokio::test]
-async fn a_client_that_the_caller_has_is_enough() {
+async fn a_store_can_be_opened_with_an_existing_client() {
     let options = kit::table(2).await;
     let store = DynamoStore::from_client(
         kit::client().await,
@@ -364,7 +364,7 @@ async fn a_client_that_the_caller_has_is_enough() {
         dueline_aws::Meter::default(),
     )
     .await;
-    let play = Play::new(Arc::new(store.expect("a store"))).await;
-    let task = play.create(0, play.task(10)).await;
-    assert_eq!(play.get(&task).await, Some(task));
+    let driver = TaskDriver::new(Arc::new(store.expect("a store"))).await;
+    let task = driver.create(0, driver.task(10)).await;
+    assert_eq!(driver.get(&task).await, Some(task));
 }

@@ -1,4 +1,4 @@
-//! What is said about a table that cannot be used, and how one is set up.
+//! Errors for tables that cannot be used, and the setup of tables.
 
 mod kit;
 
@@ -12,33 +12,34 @@ use aws_sdk_dynamodb::{
 use dueline_aws::{Meter, SetupError};
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore, OpenError,
-    setup::{self, Found, Step, Wanted},
+    setup::{self, SetupStep, TableSpec, TableState},
 };
-use kit::{Act, Wire};
+use kit::{Fault, FaultyConnection};
 
+/// The error of an open that must fail.
 async fn refused(options: DynamoOptions) -> OpenError {
     let opened = DynamoStore::open(options, Meter::default()).await;
     opened.map(|_| ()).expect_err("this table cannot be used")
 }
 
-fn wanted(table: &str) -> Wanted {
-    Wanted {
+fn spec(table: &str) -> TableSpec {
+    TableSpec {
         table: table.into(),
         slots: 8,
         backups: true,
     }
 }
 
-async fn set_up(table: &str) -> Vec<Step> {
-    let site = kit::site().await;
-    let found = site.inspect(table).await.expect("an answer");
-    let steps = setup::plan(&found, &wanted(table));
-    site.carry_out(table, &steps).await.expect("a table");
+async fn set_up(table: &str) -> Vec<SetupStep> {
+    let setup_client = kit::setup_client().await;
+    let found = setup_client.inspect(table).await.expect("an answer");
+    let steps = setup::plan(&found, &spec(table));
+    setup_client.execute(table, &steps).await.expect("a table");
     steps
 }
 
-/// A table with a key, and nothing else.
-async fn bare(client: &Client, table: &str, names: [&str; 2], kinds: [Kind; 2]) {
+/// Creates a table with a key, without index and meta item.
+async fn create_bare(client: &Client, table: &str, names: [&str; 2], kinds: [Kind; 2]) {
     let mut call = client
         .create_table()
         .table_name(table)
@@ -80,7 +81,7 @@ fn options(table: &str, endpoint: &str) -> DynamoOptions {
 }
 
 #[tokio::test]
-async fn f_141_a_missing_table_is_named_with_its_place_and_the_way_out() {
+async fn f_141_a_missing_table_is_reported_with_its_endpoint_and_the_command_that_creates_it() {
     let endpoint = kit::endpoint().await;
     let error = refused(options("nowhere", &endpoint)).await;
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
@@ -94,37 +95,40 @@ async fn f_141_a_missing_table_is_named_with_its_place_and_the_way_out() {
 #[tokio::test]
 async fn f_141_a_table_with_another_key_is_refused() {
     let (client, table) = (kit::client().await, dueline_tests_engines::unique("key"));
-    bare(&client, &table, ["id", "sk"], [Kind::S, Kind::B]).await;
+    create_bare(&client, &table, ["id", "sk"], [Kind::S, Kind::B]).await;
     let error = refused(options(&table, &kit::endpoint().await)).await;
     assert!(
         matches!(&error, OpenError::ForeignKey { found, .. } if found == "id (S), sk (B)"),
         "{error:?}"
     );
-    let found = kit::site().await.inspect(&table).await.unwrap();
-    let steps = setup::plan(&found, &wanted(&table));
-    assert!(matches!(&steps[..], [Step::Foreign(_)]), "{steps:?}");
-    let carried_out = kit::site().await.carry_out(&table, &steps).await;
-    assert!(matches!(carried_out, Err(OpenError::Refused { .. })));
-    let removed = kit::site().await.remove(&table).await;
+    let found = kit::setup_client().await.inspect(&table).await.unwrap();
+    let steps = setup::plan(&found, &spec(&table));
+    assert!(matches!(&steps[..], [SetupStep::Foreign(_)]), "{steps:?}");
+    let executed = kit::setup_client().await.execute(&table, &steps).await;
+    assert!(matches!(executed, Err(OpenError::Refused { .. })));
+    let removed = kit::setup_client().await.remove(&table).await;
     assert!(
         matches!(removed, Err(OpenError::ForeignKey { .. })),
         "{removed:?}"
     );
-    let found = kit::site().await.inspect(&table).await.unwrap();
-    assert!(found.table.is_some(), "a table of somebody else stays");
+    let found = kit::setup_client().await.inspect(&table).await.unwrap();
+    assert!(
+        found.table.is_some(),
+        "a table of another program is not deleted"
+    );
 }
 
 #[tokio::test]
 async fn f_141_a_missing_index_is_refused_and_setup_adds_it() {
     let (client, table) = (kit::client().await, dueline_tests_engines::unique("index"));
-    bare(&client, &table, ["pk", "sk"], [Kind::S, Kind::B]).await;
+    create_bare(&client, &table, ["pk", "sk"], [Kind::S, Kind::B]).await;
     let error = refused(options(&table, &kit::endpoint().await)).await;
     assert!(
         matches!(&error, OpenError::NoIndex { index: "due", .. }),
         "{error:?}"
     );
     let steps = set_up(&table).await;
-    assert!(steps.contains(&Step::AddIndex), "{steps:?}");
+    assert!(steps.contains(&SetupStep::AddIndex), "{steps:?}");
     let store = DynamoStore::open(options(&table, &kit::endpoint().await), Meter::default()).await;
     assert_eq!(store.expect("a store").slots(), 8);
 }
@@ -132,19 +136,19 @@ async fn f_141_a_missing_index_is_refused_and_setup_adds_it() {
 #[tokio::test]
 async fn f_141_a_table_that_was_not_set_up_or_is_foreign_or_newer_is_refused() {
     let (client, table) = (kit::client().await, dueline_tests_engines::unique("meta"));
-    let steps = [Step::CreateTable, Step::Wait];
-    kit::site()
+    let steps = [SetupStep::CreateTable, SetupStep::Wait];
+    kit::setup_client()
         .await
-        .carry_out(&table, &steps)
+        .execute(&table, &steps)
         .await
         .expect("a table");
     let options = options(&table, &kit::endpoint().await);
     let error = refused(options.clone()).await;
     assert!(matches!(error, OpenError::NotSetUp { .. }), "{error:?}");
-    put_meta(&client, &table, "somebody-else", "1").await;
+    put_meta(&client, &table, "another-program", "1").await;
     let error = refused(options.clone()).await;
     assert!(
-        matches!(&error, OpenError::Foreign { app, .. } if app == "somebody-else"),
+        matches!(&error, OpenError::Foreign { app, .. } if app == "another-program"),
         "{error:?}"
     );
     put_meta(&client, &table, "dueline", "2").await;
@@ -167,7 +171,7 @@ async fn f_141_a_table_that_was_not_set_up_or_is_foreign_or_newer_is_refused() {
 }
 
 #[tokio::test]
-async fn f_141_an_endpoint_where_nobody_listens_is_named() {
+async fn f_141_an_endpoint_without_a_listener_is_named() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -177,18 +181,18 @@ async fn f_141_an_endpoint_where_nobody_listens_is_named() {
 }
 
 #[tokio::test]
-async fn f_141_a_missing_permission_is_told() {
+async fn f_141_a_missing_permission_is_reported() {
     let options = kit::table(2).await;
-    let (client, wire) = Wire::client(&kit::endpoint().await).await;
+    let (client, connection) = FaultyConnection::client(&kit::endpoint().await).await;
     let code = "com.amazonaws.dynamodb.v20120810#AccessDeniedException";
-    wire.fault("DescribeTable", 1, Act::Refuse(400, code));
+    connection.fault("DescribeTable", 1, Fault::Refuse(400, code));
     let opened = DynamoStore::open_at(client.into(), options, Meter::default()).await;
     let error = opened.map(|_| ()).expect_err("no permission");
     assert!(matches!(error, OpenError::Denied { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn f_141_bad_settings_are_told_before_anything_is_sent() {
+async fn f_141_invalid_settings_are_reported_before_any_call() {
     let error = refused(options("any", "localhost:8000")).await;
     assert!(
         matches!(error, OpenError::Settings(SetupError::Endpoint(_))),
@@ -197,34 +201,47 @@ async fn f_141_bad_settings_are_told_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn setup_makes_a_table_once_and_then_finds_nothing_to_do() {
-    let (site, table) = (kit::site().await, dueline_tests_engines::unique("setup"));
-    assert_eq!(site.inspect(&table).await.unwrap(), Found::default());
+async fn setup_creates_a_table_once_and_then_finds_nothing_to_do() {
+    let (setup_client, table) = (
+        kit::setup_client().await,
+        dueline_tests_engines::unique("setup"),
+    );
+    assert_eq!(
+        setup_client.inspect(&table).await.unwrap(),
+        TableState::default()
+    );
     let steps = set_up(&table).await;
-    assert_eq!(steps[0], Step::CreateTable);
+    assert_eq!(steps[0], SetupStep::CreateTable);
     assert!(steps.iter().all(|step| !step.to_string().is_empty()));
-    let found = site.inspect(&table).await.unwrap();
+    let found = setup_client.inspect(&table).await.unwrap();
     assert_eq!(found.ttl, Some(true));
     let shape = found.table.clone().unwrap();
     assert!(
-        shape.has_our_key() && shape.on_demand && shape.index_flaw().is_none(),
+        shape.has_dueline_key() && shape.on_demand && shape.index_problem().is_none(),
         "{shape:?}"
     );
     assert_eq!(shape.index.unwrap().projection, "KEYS_ONLY");
     let again = set_up(&table).await;
     assert!(again.iter().all(|step| !step.changes()), "{again:?}");
-    // The same steps once more are no error either: two may set up at the same time.
-    site.carry_out(&table, &steps).await.expect("nothing to do");
-    let other = Wanted {
+    // The same steps again are not an error: two processes may run a setup at the same time.
+    setup_client
+        .execute(&table, &steps)
+        .await
+        .expect("nothing to do");
+    let other = TableSpec {
         slots: 32,
-        ..wanted(&table)
+        ..spec(&table)
     };
     let drift = setup::plan(&found, &other);
     assert!(
-        matches!(&drift[..], [Step::Drift(what)] if what.contains("8 slots")),
+        matches!(&drift[..], [SetupStep::Drift(what)] if what.contains("8 slots")),
         "{drift:?}"
     );
-    assert_eq!(site.remove(&table).await, Ok(true));
-    assert_eq!(site.remove(&table).await, Ok(false), "gone already");
-    assert_eq!(site.inspect(&table).await.unwrap().table, None);
+    assert_eq!(setup_client.remove(&table).await, Ok(true));
+    assert_eq!(
+        setup_client.remove(&table).await,
+        Ok(false),
+        "deleted already"
+    );
+    assert_eq!(setup_client.inspect(&table).await.unwrap().table, None);
 }

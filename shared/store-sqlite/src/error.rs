@@ -1,24 +1,25 @@
-//! What SQLite's errors mean to a caller.
+//! SQLite's errors as errors of the store.
 
 use std::sync::Arc;
 
 use dueline_ports::StoreError;
 use rusqlite::ErrorCode;
 
-/// How a failed statement affects the transaction it was part of.
+/// Why a transaction failed, and what that means for later ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// No room: everything in this transaction is undone, later ones may work.
+pub(crate) enum TransactionFailure {
+    /// The disk or the file is full. The transaction was rolled back; later ones may succeed.
     Full(Arc<str>),
-    /// Somebody else, a shell or a backup, holds the file: nothing happened, and later transactions may work.
+    /// Another program, such as a shell or a backup, has locked the file. Nothing was written; later transactions may
+    /// succeed.
     Busy(Arc<str>),
-    /// A value that the tables do not take: nothing happened, and the same call will not work later either.
+    /// A value violates a constraint of the tables. Nothing was written; the same call will never succeed.
     Refused(Arc<str>),
-    /// The file cannot be trusted to be written any more; the process should end.
+    /// The state of the file is unknown, so it must not be written any more; the process should end.
     Broken(Arc<str>),
 }
 
-impl Failure {
+impl TransactionFailure {
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         let text: Arc<str> = Arc::from(error.to_string());
         match error.sqlite_error_code() {
@@ -66,7 +67,7 @@ pub(crate) fn read_error(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The store is shutting down.
+/// The error of a call while the store is shutting down.
 pub(crate) fn closed() -> StoreError {
     StoreError::Unavailable {
         message: Arc::from("store is closed"),

@@ -1,4 +1,4 @@
-//! Job definitions in memory: few, small, read with every task.
+//! Job definitions in memory: they are few and small, and every task needs one.
 
 use std::{
     collections::BTreeMap,
@@ -7,14 +7,14 @@ use std::{
 
 use dueline_domain::{Job, JobName};
 
-/// A job and the number rows know it by.
+/// A job and its row number, by which task rows refer to it.
 #[derive(Clone, Debug)]
 pub(crate) struct JobEntry {
     pub(crate) row: i64,
     pub(crate) job: Arc<Job>,
 }
 
-/// The jobs of a moment.
+/// A snapshot of all jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobTable {
     by_name: BTreeMap<JobName, JobEntry>,
@@ -38,7 +38,7 @@ impl JobTable {
     }
 }
 
-/// The jobs as of the last commit, for everyone but the writer.
+/// The jobs as of the last commit, for readers. The writer has a table of its own.
 #[derive(Debug, Default)]
 pub(crate) struct SharedJobs(RwLock<Arc<JobTable>>);
 

@@ -8,6 +8,7 @@ mod reader;
 mod row;
 mod schema;
 mod store;
+mod wal;
 mod writer;
 
 pub use open::{Durability, OpenError, SqliteOptions};

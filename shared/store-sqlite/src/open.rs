@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::schema;
+use crate::{schema, wal};
 
 /// Largest file that is read through at every start: 64 MiB in pages of 4 KiB.
 const CHECKED_PAGES_MAX: u32 = 16_384;
@@ -12,10 +12,10 @@ const CHECKED_PAGES_MAX: u32 = 16_384;
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Loss of power: each commit is flushed to the disk before it is acknowledged (`synchronous=FULL`).
+    /// A power failure: each commit is flushed to the disk before it is acknowledged (`synchronous=FULL`).
     #[default]
     Full,
-    /// The end of the process, but the last commits may be lost with the power (`synchronous=NORMAL`).
+    /// The end of the process; a power failure may lose the last commits (`synchronous=NORMAL`).
     Normal,
 }
 
@@ -32,11 +32,11 @@ impl Durability {
 /// How to open a file.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// The file; made if it is missing.
+    /// The file; created if it is missing.
     pub path: PathBuf,
     /// What an acknowledged write survives.
     pub durability: Durability,
-    /// Most pages of 4 KiB the file may have; none for as many as the disk holds.
+    /// Most pages of 4 KiB that the file may have; `None` for as many as the disk holds.
     pub pages_max: Option<u32>,
 }
 
@@ -59,13 +59,13 @@ pub enum OpenError {
     InUse {
         /// The file.
         path: String,
-        /// What the owner wrote about itself.
+        /// The owner's entry in the lock file.
         owner: String,
     },
-    /// The file has other names, which another server may know it by.
+    /// The file has further hard links, by which another server may open it.
     #[error(
-        "'{path}' has {names} names (hard links); only one server may own a file, and each name would have a log of \
-         its own: remove the other names, or give a copy"
+        "'{path}' has {names} names (hard links), and SQLite would keep a separate log for each; remove the other \
+         names, or use a copy of the file"
     )]
     Linked {
         /// The file.
@@ -75,7 +75,8 @@ pub enum OpenError {
     },
     /// The file cannot be written.
     #[error(
-        "'{path}' may not be written by this user, or its disk is mounted read-only; a server must write its file"
+        "'{path}' is not writable: this user lacks the permission, or the disk is mounted read-only; a server needs \
+         write access to its file"
     )]
     ReadOnly {
         /// The file.
@@ -83,22 +84,22 @@ pub enum OpenError {
     },
     /// The file was written by a newer program.
     #[error(
-        "the file has schema version {found}, this program knows up to {known}; use a newer dueline"
+        "the file has schema version {found}, this program supports up to {known}; use a newer dueline"
     )]
     Newer {
-        /// Version found.
+        /// The version of the file.
         found: i32,
-        /// Version known.
+        /// The newest version that this program supports.
         known: i32,
     },
-    /// The file belongs to another program, or is no database.
+    /// The file belongs to another program, or is not a database.
     #[error("the file is not a dueline store")]
     Foreign,
     /// The file is damaged.
     #[error("the file is damaged: {0}; restore it from a backup")]
     Damaged(String),
-    /// A promised setting did not take.
-    #[error("SQLite did not take the setting {setting}: it says '{found}'")]
+    /// SQLite did not apply a required setting.
+    #[error("SQLite did not apply the setting {setting}: it reports '{found}'")]
     Setting {
         /// The setting.
         setting: &'static str,
@@ -114,8 +115,8 @@ pub enum OpenError {
         #[source]
         source: std::io::Error,
     },
-    /// SQLite refused.
-    #[error("SQLite refused the file")]
+    /// SQLite could not open the file.
+    #[error("SQLite could not open the file")]
     Sqlite(#[source] rusqlite::Error),
 }
 
@@ -129,19 +130,20 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// Opens the connection that writes, checks the file and brings it to the present schema.
+/// Opens the connection that writes, checks the file and migrates it to the current schema.
 pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(&options.path, flags)?;
     check_writable(&db, &options.path)?;
-    // Ask before changing anything: a foreign file must stay as it is.
+    // Check before changing anything: a foreign file must stay as it is.
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables > 0 && application != schema::APPLICATION_ID {
         return Err(OpenError::Foreign);
     }
+    wal::make_durable(&db, &options.path)?;
     settings(&db, options.durability)?;
     check(&db)?;
     schema::migrate(&mut db)?;
@@ -151,7 +153,7 @@ pub(crate) fn open_writer(options: &SqliteOptions) -> Result<Connection, OpenErr
     Ok(db)
 }
 
-/// SQLite opens a file that it may not write for reading alone and says so only at the first write.
+/// Refuses a file that cannot be written. SQLite itself opens such a file read-only and fails only at the first write.
 fn check_writable(db: &Connection, path: &Path) -> Result<(), OpenError> {
     if db.is_readonly("main")? {
         let path = path.display().to_string();
@@ -160,8 +162,8 @@ fn check_writable(db: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Looks for damage, in a file that is read in a moment. A large one would hold up every start for as long as it takes
-/// to read it; damage there is told by the first statement that meets it.
+/// Checks a small file for damage. Reading a large file would delay every start, so damage in one is reported by the
+/// first statement that reads the damaged page.
 fn check(db: &Connection) -> Result<(), OpenError> {
     let pages: u32 = db.pragma_query_value(None, "page_count", |row| row.get(0))?;
     if pages > CHECKED_PAGES_MAX {
@@ -175,7 +177,7 @@ fn check(db: &Connection) -> Result<(), OpenError> {
     }
 }
 
-/// Bounds the file. A limit below its present size keeps that size.
+/// Limits the size of the file. A limit below the current size keeps the current size.
 pub(crate) fn limit_pages(db: &Connection, pages: u32) -> rusqlite::Result<()> {
     db.query_row(&format!("PRAGMA max_page_count={pages}"), [], |_| Ok(()))
 }
@@ -199,20 +201,20 @@ fn settings(db: &Connection, durability: Durability) -> Result<(), OpenError> {
             found: journal,
         });
     }
-    // 1 is NORMAL, 2 is FULL. Read back, because SQLite ignores what it does not understand.
-    let wanted = match durability {
+    // 1 is NORMAL, 2 is FULL. The setting is read back, because SQLite ignores values that it does not know.
+    let level = match durability {
         Durability::Full => 2,
         Durability::Normal => 1,
     };
-    db.pragma_update(None, "synchronous", wanted)?;
+    db.pragma_update(None, "synchronous", level)?;
     let found: i64 = db.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-    if found != wanted {
+    if found != level {
         return Err(OpenError::Setting {
             setting: "synchronous",
             found: found.to_string(),
         });
     }
-    // 64 MiB of pages; a checkpoint each 16 MiB of log keeps it short without stalling small transactions often.
+    // 64 MiB of page cache. A checkpoint each 16 MiB keeps the log short and rarely delays small transactions.
     db.execute_batch(
         "PRAGMA cache_size=-65536; PRAGMA wal_autocheckpoint=4000; PRAGMA foreign_keys=OFF;
          PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=67108864;",
@@ -226,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_can_only_read_is_not_taken_for_a_writer() {
+    fn a_read_only_connection_is_refused_as_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.db");
         let db = Connection::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Rows and tasks, both ways.
+//! Conversion between rows and tasks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,25 +11,25 @@ use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Row, named_params, types::Type,
 };
 
-/// Bytes up to which a payload, checkpoint or result stays in the task's own row. Larger ones are stored apart, so
-/// that a transition does not rewrite them.
+/// Largest payload, checkpoint or result that stays in the task's own row. A larger one is a blob: a row of the table
+/// `body`, so that a transition does not rewrite it.
 pub(crate) const INLINE_BYTES_MAX: usize = 1024;
 
-/// Parts of a task that may be stored apart.
+/// What a blob contains; the numbers are those of the column `part`.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum BlobKind {
     Payload = 0,
     Checkpoint = 1,
     Result = 2,
 }
 
-/// Every column that makes a task, in the order `read` expects.
+/// The columns of a task, in the order that [`read`] expects.
 pub(crate) const COLUMNS: &str = "seq, id, state, priority, weight, run_at, trigger_at, token, write_id, tries, \
      losses, cancel_requested, created_at, changed_at, started_at, finished_at, worker, claimed_at, heartbeat_at, \
-     expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result";
+     expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result, owed_at, owed";
 
-/// A row's number and its task.
-pub(crate) struct Stored {
+/// A task and the number of its row.
+pub(crate) struct StoredTask {
     pub(crate) seq: i64,
     pub(crate) task: Task,
 }
@@ -56,16 +56,16 @@ fn bytes_opt(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Bytes>> {
     Ok(bytes.map(Bytes::copy_from_slice))
 }
 
-/// Reads a row of [`COLUMNS`]; parts stored apart are fetched by [`fill`].
-pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
+/// Reads a row of [`COLUMNS`], without blobs.
+pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask> {
     let code: u8 = row.get(2)?;
     let kind = StateKind::from_code(code)
         .ok_or_else(|| corrupt(2, Type::Integer, format!("unknown state {code}")))?;
-    let need = |column| corrupt(column, Type::Null, format!("a {kind} task lacks a field"));
-    let trigger_at = |column| time_opt(row, column)?.ok_or_else(|| need(column));
+    let missing = |column| corrupt(column, Type::Null, format!("a {kind} task lacks a field"));
+    let trigger_at = |column| time_opt(row, column)?.ok_or_else(|| missing(column));
     let token = || {
         let bits: Option<i64> = row.get(7)?;
-        bits.and_then(Token::from_stored).ok_or_else(|| need(7))
+        bits.and_then(Token::from_stored).ok_or_else(|| missing(7))
     };
     let lease = || {
         let worker = row.get_ref(16)?.as_str()?;
@@ -106,10 +106,10 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
     let id: [u8; 16] = row.get(1)?;
     let write: i64 = row.get(8)?;
     let key = text_opt(row, 21)?;
-    let extras = match row.get_ref(22)?.as_str_or_null()? {
+    let options = match row.get_ref(22)?.as_str_or_null()? {
         Some(json) => {
-            let extras = dueline_records::extras_from_json(json, key);
-            Some(Box::new(extras.map_err(|e| corrupt(22, Type::Text, e))?))
+            let options = dueline_records::options_from_json(json, key);
+            Some(Box::new(options.map_err(|e| corrupt(22, Type::Text, e))?))
         }
         None => None,
     };
@@ -117,6 +117,14 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
         Some(json) => {
             let history = dueline_records::history_from_json(json);
             Some(Box::new(history.map_err(|e| corrupt(23, Type::Text, e))?))
+        }
+        None => None,
+    };
+    let owed = match time_opt(row, 28)? {
+        Some(trigger_at) => {
+            let json = row.get_ref(29)?.as_str()?;
+            let owed = dueline_records::owed_from_json(json, trigger_at);
+            Some(Box::new(owed.map_err(|e| corrupt(29, Type::Text, e))?))
         }
         None => None,
     };
@@ -136,32 +144,33 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<Stored> {
         tries: row.get(9)?,
         losses: row.get(10)?,
         cancel_requested: row.get(11)?,
-        write: WriteId::from_stored(write).ok_or_else(|| need(8))?,
+        write: WriteId::from_stored(write).ok_or_else(|| missing(8))?,
         payload: bytes_opt(row, 25)?.unwrap_or_default(),
         checkpoint: bytes_opt(row, 26)?,
         result: bytes_opt(row, 27)?,
         error: text_opt(row, 24)?,
         history,
-        extras,
+        options,
+        owed,
     };
-    Ok(Stored {
+    Ok(StoredTask {
         seq: row.get(0)?,
         task,
     })
 }
 
-/// Fetches the parts that are stored apart.
-pub(crate) fn fill(db: &Connection, stored: &mut Stored) -> rusqlite::Result<()> {
-    let mut parts = db.prepare_cached("SELECT part, data FROM body WHERE seq = ?1")?;
-    let mut rows = parts.query([stored.seq])?;
+/// Reads the blobs of a task.
+pub(crate) fn read_blobs(db: &Connection, stored: &mut StoredTask) -> rusqlite::Result<()> {
+    let mut blobs = db.prepare_cached("SELECT part, data FROM body WHERE seq = ?1")?;
+    let mut rows = blobs.query([stored.seq])?;
     while let Some(row) = rows.next()? {
-        let part: u8 = row.get(0)?;
+        let kind: u8 = row.get(0)?;
         let data = Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?);
-        match part {
+        match kind {
             0 => stored.task.payload = data,
             1 => stored.task.checkpoint = Some(data),
             2 => stored.task.result = Some(data),
-            _ => return Err(corrupt(0, Type::Integer, format!("unknown part {part}"))),
+            _ => return Err(corrupt(0, Type::Integer, format!("unknown part {kind}"))),
         }
     }
     Ok(())
@@ -173,62 +182,68 @@ pub(crate) fn find(
     job: &JobName,
     job_row: i64,
     id: &TaskId,
-) -> rusqlite::Result<Option<Stored>> {
+) -> rusqlite::Result<Option<StoredTask>> {
     static FIND: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {COLUMNS} FROM task WHERE job = ?1 AND id = ?2"));
     let mut statement = db.prepare_cached(&FIND)?;
     let found = statement
         .query_row((job_row, id.as_bytes()), |row| {
-            Ok((read(row, job)?, may_have_body(row)?))
+            Ok((read(row, job)?, may_have_blobs(row)?))
         })
         .optional()?;
     found
-        .map(|(stored, apart)| filled(db, stored, apart))
+        .map(|(stored, has_blobs)| with_blobs(db, stored, has_blobs))
         .transpose()
 }
 
-/// Whether any part may be stored apart: then its column is NULL.
-pub(crate) fn may_have_body(row: &Row<'_>) -> rusqlite::Result<bool> {
+/// Whether the task of a row may have blobs: the column of a blob is NULL.
+pub(crate) fn may_have_blobs(row: &Row<'_>) -> rusqlite::Result<bool> {
     let is_null = |column| Ok::<_, rusqlite::Error>(row.get_ref(column)?.data_type() == Type::Null);
-    // A missing payload is stored as an empty blob, so NULL means apart. A checkpoint or result may also be NULL
-    // because there is none; only a task that has run can have one.
+    // An empty payload is stored as zero bytes, so NULL means a blob. The column of a checkpoint or result is also NULL
+    // when there is none; only a task that has run can have one.
     let tries: u32 = row.get(9)?;
     let has_run = tries > 0 || !is_null(23)?;
     Ok(is_null(25)? || (has_run && (is_null(26)? || is_null(27)?)))
 }
 
-pub(crate) fn filled(db: &Connection, mut stored: Stored, apart: bool) -> rusqlite::Result<Stored> {
-    if apart {
-        fill(db, &mut stored)?;
+/// The task with its blobs read, if it may have any.
+pub(crate) fn with_blobs(
+    db: &Connection,
+    mut stored: StoredTask,
+    may_have_blobs: bool,
+) -> rusqlite::Result<StoredTask> {
+    if may_have_blobs {
+        read_blobs(db, &mut stored)?;
     }
     Ok(stored)
 }
 
-/// A part as its column takes it: NULL when it is stored apart or missing.
-pub(crate) fn inline(part: Option<&Bytes>) -> Option<&[u8]> {
-    part.filter(|bytes| bytes.len() <= INLINE_BYTES_MAX)
+/// The value of a payload, checkpoint or result column: NULL when there is none, or when it is stored as a blob.
+pub(crate) fn inline(bytes: Option<&Bytes>) -> Option<&[u8]> {
+    bytes
+        .filter(|bytes| bytes.len() <= INLINE_BYTES_MAX)
         .map(AsRef::as_ref)
 }
 
-/// Stores a part apart if it is too large for its column.
-pub(crate) fn put_apart(
+/// Stores a blob if the bytes are too large for their column.
+pub(crate) fn put_blob(
     db: &Connection,
     seq: i64,
-    part: Part,
+    kind: BlobKind,
     bytes: Option<&Bytes>,
 ) -> rusqlite::Result<()> {
     let Some(bytes) = bytes.filter(|bytes| bytes.len() > INLINE_BYTES_MAX) else {
         return Ok(());
     };
     db.prepare_cached("INSERT OR REPLACE INTO body (seq, part, data) VALUES (?1, ?2, ?3)")?
-        .execute((seq, part as u8, bytes.as_ref()))?;
+        .execute((seq, kind as u8, bytes.as_ref()))?;
     Ok(())
 }
 
-/// Removes a part that is small now or gone.
-pub(crate) fn drop_apart(db: &Connection, seq: i64, part: Part) -> rusqlite::Result<()> {
+/// Deletes a blob, if there is one.
+pub(crate) fn delete_blob(db: &Connection, seq: i64, kind: BlobKind) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM body WHERE seq = ?1 AND part = ?2")?
-        .execute((seq, part as u8))?;
+        .execute((seq, kind as u8))?;
     Ok(())
 }
 
@@ -238,8 +253,8 @@ pub(crate) fn insert(
     job_row: i64,
     task: &Task,
 ) -> rusqlite::Result<bool> {
-    let extras = task.extras.as_deref();
-    let extras_json = extras.map(dueline_records::extras_to_json);
+    let options = task.options.as_deref();
+    let extras_json = options.map(dueline_records::options_to_json);
     let lease = task.lease();
     let inserted = statement.execute(rusqlite::params![
         task.id.as_bytes(),
@@ -252,7 +267,7 @@ pub(crate) fn insert(
         task.state.token().map(Token::to_stored),
         task.write.to_stored(),
         task.created_at.millis(),
-        extras.and_then(|extras| extras.key.as_deref()),
+        options.and_then(|options| options.key.as_deref()),
         extras_json,
         inline(Some(&task.payload)),
         lease.map(|lease| lease.worker.as_str()),
@@ -262,20 +277,20 @@ pub(crate) fn insert(
     Ok(inserted == 1)
 }
 
-/// A new task has no run, no history and no result, so those columns keep their NULL.
+/// Inserts a new task. It has no run, no history and no result, so those columns are NULL.
 pub(crate) const INSERT: &str = "INSERT INTO task (id, job, state, priority, weight, run_at, trigger_at, token, \
      write_id, tries, losses, cancel_requested, created_at, changed_at, key, extras, payload, worker, claimed_at, \
      heartbeat_at, expires_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0, 0, ?10, ?10, ?11, ?12, ?13, ?14, ?15, ?15, ?16) \
      ON CONFLICT DO NOTHING";
 
-/// Everything a transition may set, but what a user may change.
+/// Updates all columns that a transition may set, except those that a user may modify.
 pub(crate) const UPDATE: &str = "UPDATE task SET state = ?2, trigger_at = ?3, token = ?4, write_id = ?5, tries = ?6, \
      losses = ?7, cancel_requested = ?8, changed_at = ?9, started_at = ?10, finished_at = ?11, worker = ?12, \
      claimed_at = ?13, heartbeat_at = ?14, expires_at = ?15, deadline_at = ?16, history = ?17, error = ?18, \
      checkpoint = ?19, result = ?20 WHERE seq = ?1";
 
-/// Writes the state of a task back.
+/// Writes the state of a task.
 pub(crate) fn update(
     statement: &mut CachedStatement<'_>,
     seq: i64,
@@ -311,7 +326,19 @@ pub(crate) fn update(
     Ok(())
 }
 
-/// Writes back what a user changed.
+/// Writes what a task owes.
+pub(crate) fn update_owed(db: &Connection, seq: i64, task: &Task) -> rusqlite::Result<()> {
+    let owed = task.owed.as_deref();
+    db.prepare_cached("UPDATE task SET owed_at = ?2, owed = ?3 WHERE seq = ?1")?
+        .execute((
+            seq,
+            owed.map(|owed| owed.trigger_at.millis()),
+            owed.map(dueline_records::owed_to_json),
+        ))?;
+    Ok(())
+}
+
+/// Writes the columns that a user may modify.
 pub(crate) fn update_modified(db: &Connection, seq: i64, task: &Task) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE task SET priority = :priority, weight = :weight, run_at = :run_at, payload = :payload WHERE seq = :seq",
@@ -324,8 +351,8 @@ pub(crate) fn update_modified(db: &Connection, seq: i64, task: &Task) -> rusqlit
         ":payload": inline(Some(&task.payload)),
     })?;
     if task.payload.len() > INLINE_BYTES_MAX {
-        put_apart(db, seq, Part::Payload, Some(&task.payload))
+        put_blob(db, seq, BlobKind::Payload, Some(&task.payload))
     } else {
-        drop_apart(db, seq, Part::Payload)
+        delete_blob(db, seq, BlobKind::Payload)
     }
 }

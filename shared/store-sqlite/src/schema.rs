@@ -1,16 +1,16 @@
-//! The tables, as migrations. A migration never changes once released; a new one is added behind it.
+//! The tables, as migrations. A released migration never changes; changes are added as new migrations.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::open::OpenError;
 
-/// Marks a file as ours: `DUEL` as a big-endian number.
+/// SQLite's `application_id` of a Dueline file: `DUEL` as a big-endian number.
 pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
 
-/// What this program reads and writes.
-pub const SCHEMA_VERSION: i32 = 1;
+/// The version of the schema that this program reads and writes.
+pub const SCHEMA_VERSION: i32 = 2;
 
-const MIGRATIONS: &[&str] = &[V1];
+const MIGRATIONS: &[&str] = &[V1, V2];
 
 const V1: &str = "
 CREATE TABLE job (
@@ -83,7 +83,19 @@ CREATE TABLE worker (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Brings the file to [`SCHEMA_VERSION`], or refuses it.
+const V2: &str = "
+-- Due tasks are read by priority, so that a backlog of low ones does not delay those of high priority.
+DROP INDEX task_due;
+CREATE INDEX task_due ON task (job, priority DESC, trigger_at, state) WHERE trigger_at IS NOT NULL;
+-- What a finished task owes, and when the consumer must do it next. An index of its own: these tasks may become many
+-- while a sink is down, and must not be in the way of those that are due. A write of another task changes neither column,
+-- so it does not touch the index.
+ALTER TABLE task ADD COLUMN owed_at INTEGER;
+ALTER TABLE task ADD COLUMN owed TEXT;
+CREATE INDEX task_owed ON task (job, owed_at) WHERE owed_at IS NOT NULL;
+";
+
+/// Migrates the file to [`SCHEMA_VERSION`], or refuses it.
 pub(crate) fn migrate(db: &mut Connection) -> Result<(), OpenError> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: i32 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -96,8 +108,8 @@ pub(crate) fn migrate(db: &mut Connection) -> Result<(), OpenError> {
         let (found, known) = (version, SCHEMA_VERSION);
         return Err(OpenError::Newer { found, known });
     }
-    let done = usize::try_from(version).map_err(|_| OpenError::Foreign)?;
-    for (index, migration) in MIGRATIONS.iter().enumerate().skip(done) {
+    let applied = usize::try_from(version).map_err(|_| OpenError::Foreign)?;
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(applied) {
         let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(migration)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -1,4 +1,4 @@
-//! The store: hands writes to the writer, reads to the readers.
+//! The store: sends writes to the writer thread and reads to the readers.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,44 +17,45 @@ use crate::{
     lock::{self, OwnerLock},
     open::{self, Durability, OpenError, SqliteOptions},
     reader::{self, ReaderHandle},
-    writer::{self, Broken, Request, WriterHandle},
+    writer::{self, ItemError, WriteHealth, Writer, WriterHandle},
 };
 
-/// Connections that read for clients.
+/// Number of connections that read for clients.
 const READERS: usize = 2;
 
 /// The task store on one SQLite file.
 ///
-/// The file belongs to this process until the store is dropped; dropping it waits for the writer to commit what it
-/// was given.
+/// The process owns the file until the store is dropped. Dropping the store waits until the writer has committed all
+/// waiting requests.
 pub struct SqliteStore {
     writer: Option<WriterHandle>,
     reader: Option<ReaderHandle>,
-    /// A reader of its own for what the services ask: long lists of clients must not hide what is due.
+    /// A separate reader for the services, so that long lists of clients do not delay the scan for due tasks.
     scanner: Option<ReaderHandle>,
     jobs: Arc<SharedJobs>,
-    broken: Arc<Broken>,
+    health: Arc<WriteHealth>,
     options: SqliteOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
     _lock: OwnerLock,
 }
 
 impl SqliteStore {
-    /// Opens a file, or makes it.
+    /// Opens a file; creates it if it is missing.
     pub fn open(options: SqliteOptions) -> Result<Self, OpenError> {
         let lock = lock::lock(&options.path)?;
         let options = SqliteOptions {
             path: lock.path.clone(),
             ..options
         };
-        let (jobs, broken) = <(Arc<SharedJobs>, Arc<Broken>)>::default();
-        // Whatever fails from here on: the connections and the threads that have them end before the lock does.
+        let (jobs, health) = <(Arc<SharedJobs>, Arc<WriteHealth>)>::default();
+        // The store exists from here on, so that its drop ends connections and threads before the lock is released,
+        // whichever of the following steps fails.
         let mut store = Self {
             writer: None,
             reader: None,
             scanner: None,
             jobs: jobs.clone(),
-            broken: broken.clone(),
+            health: health.clone(),
             options: options.clone(),
             threads: Mutex::default(),
             _lock: lock,
@@ -78,18 +79,18 @@ impl SqliteStore {
         let (scanner, started) = reader::start(scanner).map_err(io)?;
         store.scanner = Some(scanner);
         threads.extend(started);
-        let (writer, thread) = writer::start(db, jobs, broken)?;
+        let (writer, thread) = writer::start(db, &options.path, jobs, health)?;
         store.writer = Some(writer);
         threads.push(thread);
         Ok(store)
     }
 
-    /// What an acknowledged write survives.
+    /// The setting that the file was opened with.
     pub const fn durability(&self) -> Durability {
         self.options.durability
     }
 
-    /// Bytes of the file and its log.
+    /// Size of the file and its log, in bytes.
     pub fn bytes_on_disk(&self) -> u64 {
         let path = &self.options.path;
         [path.clone(), lock::with_suffix(path, "-wal")]
@@ -99,21 +100,54 @@ impl SqliteStore {
             .sum()
     }
 
-    /// Waits until the file cannot be written any more, by an error other than a full disk. The process should end
-    /// then: after a failed flush nobody knows what the disk holds until the file is opened again.
-    pub async fn broken(&self) {
-        self.broken.wait().await;
+    /// Waits for an error after which the file must not be written any more, and returns it; a full disk is not one. The
+    /// process should end then: after a failed flush the content of the disk is unknown until the file is opened again.
+    pub async fn broken(&self) -> Arc<str> {
+        self.health.wait_broken().await
     }
 
-    /// Bounds the file to this many pages of 4 KiB from now on, or lifts the bound by a large number.
+    /// Why writes are refused at present: the file is broken or full. A full file is tried again with each
+    /// [`TaskStore::prune`].
+    pub fn refuses_writes(&self) -> Option<Arc<str>> {
+        let is_full = || {
+            self.health
+                .is_full()
+                .then(|| Arc::from("the disk or the file is full"))
+        };
+        self.health.broken().cloned().or_else(is_full)
+    }
+
+    /// Tries whether a full file has room again.
+    async fn try_room(&self) -> Result<(), StoreError> {
+        let writer = self.writer()?;
+        writer.call(Writer::try_room).await?;
+        self.health.has_room();
+        writer.call(Writer::delete_try).await
+    }
+
+    /// Limits the file to this many pages of 4 KiB from now on. A large number lifts the limit.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), StoreError> {
         self.writer()?
-            .call(|reply| Request::LimitPages(pages, reply))
-            .await?
+            .call(move |writer| writer.limit_pages(pages))
+            .await
     }
 
     fn writer(&self) -> Result<&WriterHandle, StoreError> {
         self.writer.as_ref().ok_or_else(crate::error::closed)
+    }
+
+    /// Executes a verb on each item. The results are in the order of the items.
+    async fn write_batch<I: Send + 'static, T: Clone + Send + 'static>(
+        &self,
+        items: Vec<I>,
+        verb: impl FnMut(&mut Writer, I) -> Result<T, ItemError> + Send + 'static,
+    ) -> Vec<Result<T, StoreError>> {
+        let count = items.len();
+        let results = match self.writer() {
+            Ok(writer) => writer.call_batch(items, verb).await,
+            Err(error) => Err(error),
+        };
+        results.unwrap_or_else(|error| vec![Err(error); count])
     }
 
     fn reader(&self) -> Result<&ReaderHandle, StoreError> {
@@ -134,8 +168,8 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The threads end when their channels are closed. The writer's connection must be the last one: it puts the
-        // log back into the file when it closes, which a connection that only reads cannot do.
+        // The threads end when their channels are closed. The writer's connection must close last: it merges the log
+        // into the file, which a read-only connection cannot do.
         self.reader = None;
         self.scanner = None;
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,9 +187,7 @@ impl Drop for SqliteStore {
 #[async_trait]
 impl JobStore for SqliteStore {
     async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
-        self.writer()?
-            .call(|reply| Request::PutJob(Box::new(put), reply))
-            .await?
+        self.writer()?.call(move |writer| writer.put_job(put)).await
     }
 
     async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
@@ -175,27 +207,23 @@ impl JobStore for SqliteStore {
     ) -> Result<Arc<Job>, StoreError> {
         let name = name.clone();
         self.writer()?
-            .call(|reply| Request::PauseJob(name, paused, now, reply))
-            .await?
+            .call(move |writer| writer.pause_job(&name, paused, now))
+            .await
     }
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         let name = name.clone();
         self.writer()?
-            .call(|reply| Request::DeleteJob(name, reply))
-            .await?
+            .call(move |writer| writer.delete_job(&name))
+            .await
     }
 }
 
 #[async_trait]
 impl TaskStore for SqliteStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
-        let count = new.len();
-        let done = match self.writer() {
-            Ok(writer) => writer.call(|reply| Request::Create(now, new, reply)).await,
-            Err(error) => Err(error),
-        };
-        done.unwrap_or_else(|error| vec![Err(error); count])
+        self.write_batch(new, move |writer, create| writer.create(now, create))
+            .await
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
@@ -213,16 +241,8 @@ impl TaskStore for SqliteStore {
         now: Timestamp,
         commands: Vec<Command>,
     ) -> Vec<Result<Applied, StoreError>> {
-        let count = commands.len();
-        let done = match self.writer() {
-            Ok(writer) => {
-                writer
-                    .call(|reply| Request::Apply(now, commands, reply))
-                    .await
-            }
-            Err(error) => Err(error),
-        };
-        done.unwrap_or_else(|error| vec![Err(error); count])
+        self.write_batch(commands, move |writer, command| writer.apply(now, command))
+            .await
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
@@ -268,9 +288,13 @@ impl TaskStore for SqliteStore {
     }
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.writer()?
-            .call(|reply| Request::Prune(now, limit, reply))
-            .await?
+        let writer = self.writer()?;
+        let pruned = writer.call(move |writer| writer.prune(now, limit)).await?;
+        if self.health.is_full() {
+            // A file that is still full stays so until the next call.
+            let _ = self.try_room().await;
+        }
+        Ok(pruned)
     }
 }
 
@@ -278,8 +302,8 @@ impl TaskStore for SqliteStore {
 impl WorkerStore for SqliteStore {
     async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
         self.writer()?
-            .call(|reply| Request::PutWorkers(workers, reply))
-            .await?
+            .call(move |writer| writer.put_workers(&workers))
+            .await
     }
 
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
@@ -288,7 +312,7 @@ impl WorkerStore for SqliteStore {
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         self.writer()?
-            .call(|reply| Request::RemoveWorkers(ids, reply))
-            .await?
+            .call(move |writer| writer.remove_workers(&ids))
+            .await
     }
 }

@@ -1,4 +1,4 @@
-//! The store on SQLite passes the suite of its seam, on real files.
+//! The store on SQLite passes the conformance suite of stores, on real files.
 
 use std::sync::Arc;
 

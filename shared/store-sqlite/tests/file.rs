@@ -1,52 +1,15 @@
-//! What the file promises: one owner, the right schema, real WAL, a full disk that loses nothing.
+//! Properties of the file: one owner, the right schema, WAL, and a full disk that loses no task.
 
 use std::path::Path;
 
-use bytes::Bytes;
-use dueline_domain::{
-    Handler, Job, JobName, NewTask, Policy, Quota, TaskId, Timestamp, Token, WriteId,
-};
-use dueline_ports::{Create, JobStore as _, PutJob, StoreError, TaskStore as _};
+use dueline_domain::{Event, Job, JobName, Policy, RunningCancel, Sink, Timestamp, WriteId};
+use dueline_ports::{Command, JobStore as _, PutJob, StoreError, TaskStore as _};
 use dueline_store_sqlite::{OpenError, SCHEMA_VERSION, SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 
-fn job(name: &str) -> Job {
-    let at = Timestamp::clamped(1_000);
-    Job {
-        name: JobName::parse(name).unwrap(),
-        info: "".into(),
-        handler: Handler::worker(),
-        policy: Policy::default(),
-        quota: Quota::default(),
-        paused: false,
-        created_by: "test".into(),
-        created_at: at,
-        changed_at: at,
-    }
-}
+use self::kit::{create, job, with_job};
 
-fn create(number: u64, bytes: usize) -> Create {
-    let mut id = [0; 16];
-    id[8..].copy_from_slice(&number.to_be_bytes());
-    let job = JobName::parse("j").unwrap();
-    Create {
-        task: NewTask::now(TaskId::from_bytes(id), job, Bytes::from(vec![7; bytes])),
-        token: Token::from_random(number + 1),
-        write: WriteId::from_random(number + 1),
-        hand_on: true,
-        claim_for: None,
-    }
-}
-
-async fn with_job(options: SqliteOptions) -> SqliteStore {
-    let store = SqliteStore::open(options).unwrap();
-    let put = PutJob {
-        job: job("j"),
-        if_absent: true,
-    };
-    store.put_job(put).await.unwrap();
-    store
-}
+mod kit;
 
 fn pragma(path: &Path, name: &str) -> String {
     let db = Connection::open(path).unwrap();
@@ -126,10 +89,10 @@ fn refused(path: &Path) -> OpenError {
 
 #[cfg(unix)]
 #[test]
-fn d_08_a_second_server_that_comes_through_a_symbolic_link_is_refused() {
+fn d_08_a_second_server_that_uses_a_symbolic_link_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    // The link is there before the file is: it leads to the same file all the same.
+    // The link exists before the file does and still leads to the same file.
     std::os::unix::fs::symlink("a.db", at("b.db")).unwrap();
     std::os::unix::fs::symlink(folder.path(), at("folder")).unwrap();
     for (first, others) in [
@@ -150,7 +113,7 @@ fn d_08_a_second_server_that_comes_through_a_symbolic_link_is_refused() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn d_08_a_second_server_is_refused_though_the_lock_file_was_deleted() {
+async fn d_08_a_second_server_is_refused_although_the_lock_file_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     let store = with_job(SqliteOptions::at(&path)).await;
@@ -158,9 +121,9 @@ async fn d_08_a_second_server_is_refused_though_the_lock_file_was_deleted() {
         std::fs::remove_file(folder.path().join("t.db.lock")).unwrap();
         let error = refused(&path);
         assert!(matches!(error, OpenError::InUse { .. }), "{error}");
-        // Being asked did the owner no harm: nobody else may take the file from under it.
+        // The refused attempt did not release the owner's SQLite locks.
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        assert!(sqlite_holds(&path, &locks), "round {round}: {locks}");
+        assert!(has_sqlite_lock(&path, &locks), "round {round}: {locks}");
         let now = Timestamp::clamped(5);
         assert!(store.create(now, vec![create(round, 10)]).await[0].is_ok());
     }
@@ -170,7 +133,7 @@ async fn d_08_a_second_server_is_refused_though_the_lock_file_was_deleted() {
 
 /// Whether this process has a POSIX lock on a file, which is how SQLite marks one as in use.
 #[cfg(target_os = "linux")]
-fn sqlite_holds(path: &Path, locks: &str) -> bool {
+fn has_sqlite_lock(path: &Path, locks: &str) -> bool {
     use std::os::unix::fs::MetadataExt as _;
 
     let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
@@ -182,7 +145,7 @@ fn sqlite_holds(path: &Path, locks: &str) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn d_08_a_file_with_a_second_name_is_refused_under_each_of_them() {
+fn d_08_a_file_with_two_hard_links_is_refused_under_both_names() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let store = SqliteStore::open(SqliteOptions::at(at("a.db"))).unwrap();
@@ -205,19 +168,19 @@ fn d_08_a_file_with_a_second_name_is_refused_under_each_of_them() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_this_user_may_not_write_is_refused_when_it_is_opened() {
+fn a_file_without_write_permission_is_refused_at_open() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     drop(SqliteStore::open(SqliteOptions::at(&path)).unwrap());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o444)).unwrap();
-    // Permissions bind everybody but root, for whom the file is as good as any.
-    let binds = std::fs::File::options().write(true).open(&path).is_err();
+    // The permission does not apply to root, who can open the file.
+    let applies = std::fs::File::options().write(true).open(&path).is_err();
     match SqliteStore::open(SqliteOptions::at(&path)) {
-        Ok(_) => assert!(!binds, "opened"),
+        Ok(_) => assert!(!applies, "opened"),
         Err(error) => assert!(
-            binds && matches!(error, OpenError::ReadOnly { .. }),
+            applies && matches!(error, OpenError::ReadOnly { .. }),
             "{error}"
         ),
     }
@@ -265,7 +228,7 @@ fn a_file_of_a_newer_program_is_refused_with_both_versions() {
 }
 
 #[tokio::test]
-async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
+async fn fields_of_a_newer_program_in_a_definition_survive_an_older_program() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::at(folder.path().join("t.db"));
     drop(with_job(options.clone()).await);
@@ -288,7 +251,7 @@ async fn what_a_newer_program_says_of_a_job_survives_an_older_one() {
 }
 
 #[tokio::test]
-async fn f_137_a_full_disk_refuses_writes_keeps_reads_and_recovers_by_itself() {
+async fn f_137_a_full_disk_refuses_writes_still_reads_and_recovers_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = SqliteOptions::at(folder.path().join("t.db"));
     options.pages_max = Some(60);
@@ -311,14 +274,28 @@ async fn f_137_a_full_disk_refuses_writes_keeps_reads_and_recovers_by_itself() {
     }
     let total: u64 = store.stats(&name).await.unwrap().by_state.values().sum();
     assert_eq!(total, u64::try_from(stored.len()).unwrap());
-    // Room comes back, and the same process writes again without being told.
+    // The store says so for as long as it lasts.
+    store.prune(now, 10).await.unwrap();
+    let why = store.refuses_writes();
+    assert!(
+        why.as_ref().is_some_and(|why| why.contains("full")),
+        "{why:?}"
+    );
+    // Once there is room again, the same store writes again without a restart.
     store.limit_pages(1_000_000).await.unwrap();
+    store.prune(now, 10).await.unwrap();
+    assert_eq!(store.refuses_writes(), None);
     let again = store.create(now, vec![create(90_000, 900)]).await.remove(0);
     assert!(again.is_ok());
+    let blobs = "SELECT count(*) FROM body WHERE seq = 0";
+    let blobs: i64 = Connection::open(folder.path().join("t.db"))
+        .and_then(|db| db.query_row(blobs, [], |row| row.get(0)))
+        .unwrap();
+    assert_eq!(blobs, 0, "what was written to find room is left behind");
 }
 
 #[tokio::test]
-async fn f_109_polls_are_served_by_the_open_index_and_finished_tasks_are_not_in_it() {
+async fn f_109_scans_use_the_due_index_and_finished_tasks_are_not_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.db");
     let _store = with_job(SqliteOptions::at(&path)).await;
@@ -369,7 +346,7 @@ async fn f_138_requests_that_arrive_together_share_a_commit_and_a_bad_one_fails_
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_be_read_keeps_its_tasks_and_comes_back_when_it_is_put_again() {
+async fn a_job_with_an_unreadable_definition_keeps_its_tasks_until_a_new_definition_is_put() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::at(folder.path().join("t.db"));
     let store = with_job(options.clone()).await;
@@ -397,13 +374,13 @@ async fn a_job_that_cannot_be_read_keeps_its_tasks_and_comes_back_when_it_is_put
     let name = JobName::parse("j").unwrap();
     assert!(
         store.get(&name, &id).await.unwrap().is_some(),
-        "its task is gone"
+        "its task was deleted"
     );
     assert_eq!(store.stats(&name).await.unwrap().by_state.len(), 1);
 }
 
 #[tokio::test]
-async fn f_144_a_definition_of_an_older_program_gets_the_defaults_of_what_it_lacks() {
+async fn f_144_fields_that_a_definition_of_an_older_program_lacks_get_their_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::at(folder.path().join("t.db"));
     drop(with_job(options.clone()).await);
@@ -424,7 +401,7 @@ async fn f_144_a_definition_of_an_older_program_gets_the_defaults_of_what_it_lac
 }
 
 #[tokio::test]
-async fn f_137_another_program_that_holds_the_file_for_a_while_does_not_end_the_store() {
+async fn f_137_another_program_that_locks_the_file_for_a_while_does_not_end_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteOptions::at(folder.path().join("t.db"));
     let store = with_job(options.clone()).await;
@@ -448,4 +425,55 @@ async fn f_137_another_program_that_holds_the_file_for_a_while_does_not_end_the_
             .remove(0)
             .is_ok()
     );
+}
+
+/// Turns a file into one of schema version 1, which knew nothing of owed effects.
+fn to_version_1(path: &Path) {
+    let db = Connection::open(path).unwrap();
+    db.execute_batch(
+        "DROP INDEX task_owed; ALTER TABLE task DROP COLUMN owed; ALTER TABLE task DROP COLUMN owed_at; \
+         PRAGMA user_version = 1;",
+    )
+    .unwrap();
+}
+
+#[tokio::test]
+async fn f_111_a_file_of_version_1_is_migrated_and_its_tasks_may_owe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.db");
+    let store = with_job(SqliteOptions::at(&path)).await;
+    let now = Timestamp::clamped(5);
+    let created = store.create(now, vec![create(1, 5_000)]).await;
+    let task = created[0].as_ref().unwrap().task.clone();
+    drop(store);
+    to_version_1(&path);
+    let store = SqliteStore::open(SqliteOptions::at(&path)).unwrap();
+    assert_eq!(
+        pragma(&path, "user_version"),
+        format!("Integer({SCHEMA_VERSION})")
+    );
+    let read = store.get(&task.job, &task.id).await.unwrap();
+    assert_eq!(read.as_ref(), Some(&*task));
+    let policy = Policy {
+        sink: Sink::parse("file:done").ok(),
+        ..Policy::default()
+    };
+    let job = Job { policy, ..job("j") };
+    let if_absent = false;
+    store.put_job(PutJob { job, if_absent }).await.unwrap();
+    let cancel = Command {
+        job: task.job.clone(),
+        id: task.id,
+        event: Event::Cancel {
+            running: RunningCancel::Refuse,
+            reason: None,
+        },
+        write: WriteId::from_random(99),
+    };
+    let applied = store.apply(now, vec![cancel]).await.remove(0).unwrap();
+    assert!(applied.task.owed.is_some());
+    drop(store);
+    let store = SqliteStore::open(SqliteOptions::at(&path)).unwrap();
+    let read = store.get(&task.job, &task.id).await.unwrap();
+    assert_eq!(read.as_ref(), Some(&*applied.task));
 }

@@ -1,4 +1,4 @@
-//! Setting up, looking after and removing the queues of a deployment.
+//! Creating, describing, fixing and deleting the queues of a deployment.
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use dueline_ports::TaskQueue;
@@ -7,25 +7,25 @@ use dueline_tests_engines::EngineName;
 
 use crate::support::{client, job, open, options, url};
 
-/// What drifts, as far as the engine can hold it: ElasticMQ keeps no retention.
-async fn told(drift: &[Drift]) -> Vec<&str> {
+/// Names of the drifted attributes and tags, without those that the engine ignores: ElasticMQ has no retention.
+async fn drifted(drift: &[Drift]) -> Vec<&str> {
     let keeps_retention = dueline_tests_engines::sqs().await.engine != EngineName::ElasticMq;
-    let told = drift.iter().map(|drift| drift.what.as_str());
-    let told = told.filter(|what| keeps_retention || *what != "MessageRetentionPeriod");
-    told.collect()
+    let names = drift.iter().map(|drift| drift.name.as_str());
+    let names = names.filter(|name| keeps_retention || *name != "MessageRetentionPeriod");
+    names.collect()
 }
 
 #[tokio::test]
-async fn queues_carry_tags_and_attributes_and_a_drift_is_told_and_mended() {
+async fn queues_carry_tags_and_attributes_and_drift_is_reported_and_fixed() {
     let options = options().await;
     let (queue, _) = open(options.clone()).await;
     let mail = job("mail");
     let missing = queue.describe(&mail).await.expect("it answers");
     assert!(!missing[0].exists);
-    queue.ensure(&mail).await.expect("the queue is made");
+    queue.ensure(&mail).await.expect("the queue is created");
     let info = queue.describe(&mail).await.expect("it answers").remove(0);
     assert!(
-        info.exists && told(&info.drift).await.is_empty(),
+        info.exists && drifted(&info.drift).await.is_empty(),
         "{info:?}"
     );
     assert_eq!(info.name, format!("{}-mail", options.prefix));
@@ -42,36 +42,42 @@ async fn queues_carry_tags_and_attributes_and_a_drift_is_told_and_mended() {
     let untagged = client.untag_queue().queue_url(&address);
     let untagged = untagged.tag_keys("dueline:job");
     untagged.send().await.expect("it is changed");
-    let mended = queue.mend(&mail).await.expect("it is mended");
-    assert_eq!(told(&mended).await, ["VisibilityTimeout", "dueline:job"]);
-    let timeout = mended.iter().find(|d| d.what == "VisibilityTimeout");
-    assert_eq!(timeout.and_then(|d| d.is.as_deref()), Some("60"));
-    let mended = queue.mend(&mail).await.expect("it answers");
-    assert!(told(&mended).await.is_empty());
-    // Another visibility timeout is no reason not to use the queue: each receive says its own.
+    let fixed = queue.fix(&mail).await.expect("it is fixed");
+    assert_eq!(drifted(&fixed).await, ["VisibilityTimeout", "dueline:job"]);
+    let timeout = fixed.iter().find(|d| d.name == "VisibilityTimeout");
+    assert_eq!(timeout.and_then(|d| d.actual.as_deref()), Some("60"));
+    let fixed = queue.fix(&mail).await.expect("it answers");
+    assert!(drifted(&fixed).await.is_empty());
+    // A queue with another visibility timeout is used all the same: each receive sets its own.
     let mut other = options;
     other.visibility_timeout *= 2;
     let (other, _) = open(other).await;
     other.ensure(&mail).await.expect("it is used as it is");
     let info = other.describe(&mail).await.expect("it answers").remove(0);
-    assert_eq!(told(&info.drift).await, ["VisibilityTimeout"]);
+    assert_eq!(drifted(&info.drift).await, ["VisibilityTimeout"]);
 }
 
 #[tokio::test]
-async fn removing_all_spares_what_is_not_ours() {
+async fn removing_all_spares_foreign_queues() {
     let options = options().await;
     let (queue, _) = open(options.clone()).await;
     for name in ["mail", "post"] {
-        queue.ensure(&job(name)).await.expect("the queue is made");
+        queue
+            .ensure(&job(name))
+            .await
+            .expect("the queue is created");
     }
-    queue.ensure_set_aside().await.expect("it is made");
-    let mut longer = options.clone();
-    longer.prefix.push_str("-2");
-    let (neighbour, _) = open(longer).await;
+    queue
+        .ensure_quarantine()
+        .await
+        .expect("the queue is created");
+    let mut longer_prefix = options.clone();
+    longer_prefix.prefix.push_str("-2");
+    let (neighbour, _) = open(longer_prefix).await;
     neighbour
         .ensure(&job("mail"))
         .await
-        .expect("the queue is made");
+        .expect("the queue is created");
     let client = client().await;
     let foreign = format!("{}-foreign", options.prefix);
     client
@@ -79,16 +85,16 @@ async fn removing_all_spares_what_is_not_ours() {
         .queue_name(&foreign)
         .send()
         .await
-        .expect("it is made");
+        .expect("the queue is created");
 
     let p = &options.prefix;
     let listed = queue.list().await.expect("it answers");
-    let all = ["--set-aside", "-2-mail", "-foreign", "-mail", "-post"];
+    let all = ["--quarantine", "-2-mail", "-foreign", "-mail", "-post"];
     assert_eq!(listed, all.map(|end| format!("{p}{end}")));
     let removed = queue.remove_all().await.expect("removing works");
     assert_eq!(
         removed,
-        ["--set-aside", "-mail", "-post"].map(|end| format!("{p}{end}"))
+        ["--quarantine", "-mail", "-post"].map(|end| format!("{p}{end}"))
     );
     let listed = queue.list().await.expect("it answers");
     assert_eq!(
@@ -97,6 +103,6 @@ async fn removing_all_spares_what_is_not_ours() {
     );
     assert!(
         queue.depth(&job("mail")).await.is_err(),
-        "what was known of them is forgotten"
+        "their cached URLs are forgotten"
     );
 }

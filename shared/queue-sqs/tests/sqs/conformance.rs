@@ -1,21 +1,25 @@
-//! The queue passes the suite of the seam over the wire, with one queue per job and with one per priority.
+//! The queue passes the conformance suite on an engine, with one queue per job and with one per priority.
 
 use std::time::Duration;
 
-use dueline_ports::conformance::queue::{QueueUnderTest, Settings};
+use dueline_ports::conformance::queue::{QueueOrder, QueueTestSettings, QueueUnderTest};
 use dueline_queue_sqs::SqsOptions;
 
 use crate::support;
 
 async fn under_test(options: SqsOptions) -> QueueUnderTest {
+    let order = match options.priority_queues {
+        true => QueueOrder::Levels,
+        false => QueueOrder::None,
+    };
     let (queue, _) = support::open(options).await;
     QueueUnderTest {
         queue,
-        settings: Settings {
+        settings: QueueTestSettings {
             job_prefix: String::new(),
             slack: Duration::from_millis(1_500),
             early: Duration::from_millis(150),
-            ordered: false,
+            order,
             dedups: false,
         },
     }

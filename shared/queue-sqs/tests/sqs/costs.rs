@@ -1,4 +1,4 @@
-//! What it costs, by our meter and by what really leaves.
+//! Costs, by the meter and by the requests that are actually sent.
 
 use std::{
     sync::{
@@ -23,16 +23,18 @@ use tokio::task::JoinSet;
 
 use crate::{
     stub::Stub,
-    support::{job, mail, messages, numbers, open, options, receipts, receive, send, settings},
+    support::{
+        job, mail_queue, messages, numbers, open, options, receipts, receive, send, settings,
+    },
 };
 
-/// Counts requests as they leave, repeated ones included.
+/// Counts requests as they are sent, retries included.
 #[derive(Clone, Debug, Default)]
-struct Sent(Arc<AtomicU64>);
+struct SentRequests(Arc<AtomicU64>);
 
-impl Intercept for Sent {
+impl Intercept for SentRequests {
     fn name(&self) -> &'static str {
-        "Sent"
+        "SentRequests"
     }
 
     fn read_before_transmit(
@@ -47,8 +49,8 @@ impl Intercept for Sent {
 }
 
 #[tokio::test]
-async fn g_04_a_task_takes_less_than_a_third_of_a_request_at_load_and_all_is_counted() {
-    let sent = Sent::default();
+async fn g_04_a_task_takes_less_than_a_third_of_a_request_at_load_and_all_requests_are_counted() {
+    let sent = SentRequests::default();
     let config = connect(Service::Sqs, &settings().await)
         .await
         .expect("a configuration");
@@ -57,10 +59,10 @@ async fn g_04_a_task_takes_less_than_a_third_of_a_request_at_load_and_all_is_cou
         .build();
     let meter = Meter::default();
     let queue = SqsQueue::from_client(Client::from_conf(config), options().await, meter.clone());
-    let queue = queue.expect("the options are fine");
+    let queue = queue.expect("the options are valid");
     let mail = job("mail");
-    queue.ensure(&mail).await.expect("the queue is made");
-    let mut seen = 0;
+    queue.ensure(&mail).await.expect("the queue is created");
+    let mut received = 0;
     // Bursts of many sizes, each shallow enough for any engine.
     for burst in [10, 15, 25, 50, 100, 300, 500] {
         send(&queue, messages(&mail, 0..burst)).await;
@@ -73,10 +75,10 @@ async fn g_04_a_task_takes_less_than_a_third_of_a_request_at_load_and_all_is_cou
                 .await
                 .expect("acknowledging works");
             left -= got.len();
-            seen += got.len();
+            received += got.len();
         }
     }
-    assert_eq!(seen, 1_000);
+    assert_eq!(received, 1_000);
     let requests = meter.total().queue_requests;
     assert!(
         requests <= 60,
@@ -86,19 +88,19 @@ async fn g_04_a_task_takes_less_than_a_third_of_a_request_at_load_and_all_is_cou
     assert_eq!(
         requests,
         sent.0.load(Ordering::Relaxed),
-        "all that leaves is counted"
+        "every sent request is counted"
     );
     let by_job = meter.by_job();
     assert_eq!(
         by_job[&Some("mail".into())].queue_requests,
         requests,
-        "under its job"
+        "counted under the job"
     );
 }
 
 #[tokio::test]
 async fn concurrent_senders_of_one_task_share_requests() {
-    let (queue, meter) = mail().await;
+    let (queue, meter) = mail_queue().await;
     let mut senders = JoinSet::new();
     for n in 0..64 {
         let queue = queue.clone();
@@ -114,13 +116,13 @@ async fn concurrent_senders_of_one_task_share_requests() {
         got.extend(more);
     }
     assert_eq!(numbers(&got), (0..64).collect::<Vec<_>>());
-    // So do those who acknowledge one task each.
-    let mut ackers = JoinSet::new();
+    // Concurrent acknowledgements of one task each share requests, too.
+    let mut acks = JoinSet::new();
     for delivery in got {
         let queue = queue.clone();
-        ackers.spawn(async move { queue.ack(vec![delivery.receipt]).await });
+        acks.spawn(async move { queue.ack(vec![delivery.receipt]).await });
     }
-    for acked in ackers.join_all().await {
+    for acked in acks.join_all().await {
         acked.expect("acknowledging works");
     }
     let requests = meter.by_operation()["delete"].queue_requests;
@@ -141,7 +143,7 @@ async fn an_idle_job_costs_one_request_per_long_poll() {
 }
 
 #[tokio::test]
-async fn an_engine_that_does_not_wait_is_not_asked_in_a_tight_loop() {
+async fn an_engine_that_does_not_wait_is_not_polled_in_a_tight_loop() {
     let stub =
         Stub::start(|operation, _| (operation == "ReceiveMessage").then(|| (200, json!({})))).await;
     let (queue, _) = open(stub.options()).await;
@@ -153,7 +155,7 @@ async fn an_engine_that_does_not_wait_is_not_asked_in_a_tight_loop() {
 }
 
 #[tokio::test]
-async fn what_is_longer_than_64_kib_is_billed_in_pieces() {
+async fn a_request_longer_than_64_kib_is_billed_once_per_64_kib() {
     let long = "x".repeat(150 * 1024);
     let reference = json!({
         "id": "00000000-0000-0000-0000-000000000001", "token": "0000000000000001",
@@ -171,7 +173,7 @@ async fn what_is_longer_than_64_kib_is_billed_in_pieces() {
     assert_eq!(meter.by_operation()["receive"].queue_requests, 3);
     send(&queue, vec![got[0].task.clone()]).await;
     assert_eq!(meter.by_operation()["send"].queue_requests, 3);
-    // Many long ones are spread over requests of one piece each.
+    // Many long references are spread over requests that are billed once each.
     let tasks = (0..40).map(|n| dueline_domain::TaskRef {
         trace: Some("x".repeat(10_000).into()),
         ..message(&job("mail"), n)

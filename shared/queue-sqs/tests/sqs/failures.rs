@@ -1,4 +1,4 @@
-//! What fails, and what the caller is told.
+//! Failures, and the errors that the caller gets.
 
 use std::{
     sync::{
@@ -38,14 +38,14 @@ async fn each_entry_of_a_batch_fails_alone() {
     assert!(matches!(results[3], Err(QueueError::Throttled)));
     assert!(matches!(results[4], Err(QueueError::Unavailable(_))));
     assert!([0, 2, 5].iter().all(|n| results[*n].is_ok()), "{results:?}");
-    // Of packed messages, the references of the failed ones only.
+    // When references are packed, only those in failed messages fail.
     let results = queue.send(messages(&job("mail"), 0..20)).await;
     let failed: Vec<_> = (0..20).filter(|n| results[*n].is_err()).collect();
     assert_eq!(failed, [2, 3, 6, 7, 8, 9]);
 }
 
 #[tokio::test]
-async fn an_entry_that_is_not_answered_may_be_sent_or_not() {
+async fn an_entry_without_an_answer_may_have_been_sent() {
     let stub = Stub::start(|operation, _| {
         (operation == "SendMessageBatch").then(|| (200, json!({ "Successful": [], "Failed": [] })))
     })
@@ -60,7 +60,7 @@ async fn an_entry_that_is_not_answered_may_be_sent_or_not() {
 }
 
 #[tokio::test]
-async fn a_message_that_could_not_be_deleted_is_tried_once_more_and_then_left() {
+async fn a_failed_deletion_is_retried_once() {
     let stub = Stub::start(|operation, input| match operation {
         "ReceiveMessage" => Some((200, json!({ "Messages": [received(1), received(2)] }))),
         "DeleteMessageBatch" => Some((200, batch(input, &[("1", "InternalError", false)]))),
@@ -74,7 +74,7 @@ async fn a_message_that_could_not_be_deleted_is_tried_once_more_and_then_left() 
     queue
         .ack(receipts(&got))
         .await
-        .expect("failing to delete is harmless");
+        .expect("a failed deletion is not an error");
     let sizes = stub.calls("DeleteMessageBatch");
     let sizes: Vec<_> = sizes
         .iter()
@@ -96,7 +96,7 @@ fn received(n: u64) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_name_that_was_deleted_a_moment_ago_is_made_in_the_background() {
+async fn a_queue_whose_name_was_deleted_recently_is_created_in_the_background() {
     let refusals = Arc::new(AtomicUsize::new(2));
     let left = refusals.clone();
     let stub = Stub::start(move |operation, input| match operation {
@@ -110,14 +110,14 @@ async fn a_name_that_was_deleted_a_moment_ago_is_made_in_the_background() {
     })
     .await;
     let (queue, _) = open(stub.options()).await;
-    // The caller repeats, and that costs nothing.
+    // Retries of the caller cause no further calls.
     for _ in 0..5 {
         assert!(matches!(
             queue.ensure(&job("mail")).await,
             Err(QueueError::Throttled)
         ));
     }
-    wait_until("the queue is made", async || {
+    wait_until("the queue is created", async || {
         queue.ensure(&job("mail")).await.is_ok()
     })
     .await;
@@ -127,7 +127,7 @@ async fn a_name_that_was_deleted_a_moment_ago_is_made_in_the_background() {
 }
 
 #[tokio::test]
-async fn a_queue_that_was_just_made_may_be_unknown_for_a_moment() {
+async fn a_send_to_a_queue_created_a_moment_ago_is_retried() {
     let mut missing = 0;
     let stub = Stub::start(move |operation, input| match operation {
         "GetQueueUrl" if input["QueueName"] == "dueline-mail" => error(400, "QueueDoesNotExist"),
@@ -139,13 +139,16 @@ async fn a_queue_that_was_just_made_may_be_unknown_for_a_moment() {
     })
     .await;
     let (queue, _) = open(stub.options()).await;
-    queue.ensure(&job("mail")).await.expect("the queue is made");
+    queue
+        .ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     send(&queue, messages(&job("mail"), 0..1)).await;
     assert_eq!(stub.calls("SendMessageBatch").len(), 3);
 }
 
 #[tokio::test]
-async fn throttling_and_outages_can_be_repeated_and_nonsense_cannot() {
+async fn throttling_and_outages_are_retryable_and_invalid_calls_are_not() {
     let stub = Stub::start(|operation, input| match operation {
         "SendMessageBatch" => error(400, "OverLimit"),
         "ReceiveMessage" => error(403, "AccessDeniedException"),
@@ -158,7 +161,7 @@ async fn throttling_and_outages_can_be_repeated_and_nonsense_cannot() {
     let mail = job("mail");
     let sent = queue.send(messages(&mail, 0..1)).await;
     assert!(matches!(sent[0], Err(QueueError::Throttled)));
-    // Permissions can be mended meanwhile.
+    // Permissions can be fixed while the program runs.
     let received = queue.receive(&mail, 1, Duration::ZERO).await;
     assert!(matches!(received, Err(QueueError::Unavailable(why)) if why.contains("AccessDenied")));
     assert!(matches!(
@@ -170,32 +173,32 @@ async fn throttling_and_outages_can_be_repeated_and_nonsense_cannot() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_deployment_is_said_at_its_start() {
+async fn problems_of_a_deployment_are_reported_at_start() {
     let open = async |options: SqsOptions| {
         let opened = SqsQueue::open(options, Meter::default()).await;
         opened.map(|_| ()).expect_err("it cannot be opened")
     };
-    let denies = Stub::start(|_, _| error(403, "InvalidClientTokenId")).await;
-    let denied = open(denies.options()).await;
-    assert!(matches!(&denied, OpenError::Denied { queue, .. } if queue == "dueline--set-aside"));
+    let denying = Stub::start(|_, _| error(403, "InvalidClientTokenId")).await;
+    let denied = open(denying.options()).await;
+    assert!(matches!(&denied, OpenError::Denied { queue, .. } if queue == "dueline--quarantine"));
     assert!(
         denied.to_string().contains("InvalidClientTokenId"),
         "{denied}"
     );
 
-    let stranger = Stub::start(|_, _| Some((404, json!("no such page")))).await;
-    let refused = open(stranger.options()).await;
+    let not_sqs = Stub::start(|_, _| Some((404, json!("no such page")))).await;
+    let refused = open(not_sqs.options()).await;
     assert!(
-        matches!(&refused, OpenError::Refused { at, .. } if *at == stranger.url),
+        matches!(&refused, OpenError::Refused { at, .. } if *at == not_sqs.url),
         "{refused}"
     );
 
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let port = closed.local_addr().expect("an address").port();
     drop(closed);
-    let mut nobody = stranger.options();
-    nobody.aws.endpoint = Some(format!("http://127.0.0.1:{port}"));
-    let unreachable = open(nobody).await;
+    let mut closed_port = not_sqs.options();
+    closed_port.aws.endpoint = Some(format!("http://127.0.0.1:{port}"));
+    let unreachable = open(closed_port).await;
     assert!(
         matches!(unreachable, OpenError::Unreachable { .. }),
         "{unreachable}"
@@ -205,14 +208,14 @@ async fn what_is_wrong_with_a_deployment_is_said_at_its_start() {
         "{unreachable}"
     );
 
-    let mut bad = stranger.options();
+    let mut bad = not_sqs.options();
     bad.aws.endpoint = Some("localhost:4566".into());
     assert!(matches!(
         open(bad.clone()).await,
         OpenError::Setup(SetupError::Endpoint(_))
     ));
     bad.prefix = "-x".into();
-    bad.aws = stranger.options().aws;
+    bad.aws = not_sqs.options().aws;
     assert!(matches!(open(bad).await, OpenError::Prefix(_)));
     for wrong in [
         Duration::ZERO,
@@ -221,14 +224,14 @@ async fn what_is_wrong_with_a_deployment_is_said_at_its_start() {
     ] {
         let options = SqsOptions {
             visibility_timeout: wrong,
-            ..stranger.options()
+            ..not_sqs.options()
         };
         assert_eq!(open(options).await, OpenError::VisibilityTimeout(wrong));
     }
 }
 
 #[tokio::test]
-async fn a_missing_set_aside_queue_is_no_reason_not_to_start() {
+async fn a_missing_quarantine_queue_does_not_prevent_the_start() {
     let stub = Stub::start(|operation, _| {
         (operation == "GetQueueUrl").then(|| error(400, "QueueDoesNotExist").expect("an error"))
     })
@@ -237,7 +240,7 @@ async fn a_missing_set_aside_queue_is_no_reason_not_to_start() {
 }
 
 #[tokio::test]
-async fn a_long_poll_may_last_longer_than_a_call() {
+async fn a_long_poll_may_exceed_the_timeout_of_a_call() {
     let stub = Stub::start(|_, _| None).await;
     let mut options = stub.options();
     options.aws.timeout = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! Queues that come and go.
+//! Queues that are created, found, deleted and created again.
 
 use std::time::Duration;
 
@@ -8,16 +8,17 @@ use dueline_ports::{QueueError, TaskQueue, conformance::queue::message};
 use dueline_queue_sqs::{SqsOptions, SqsQueue};
 
 use crate::support::{
-    client, job, mail, messages, numbers, open, options, receipts, receive, send, url, wait_until,
+    client, job, mail_queue, messages, numbers, open, options, receipts, receive, send, url,
+    wait_until,
 };
 
 #[tokio::test]
-async fn a_queue_that_is_deleted_underneath_is_not_found_and_can_be_made_again() {
-    let (queue, _) = mail().await;
+async fn a_queue_deleted_by_another_process_is_not_found_and_can_be_created_again() {
+    let (queue, _) = mail_queue().await;
     let mail = job("mail");
     send(&queue, messages(&mail, 0..2)).await;
     let got = receive(&queue, 10).await;
-    // Not a moment ago, when servers of SQS may just not know it yet.
+    // Wait until the queue no longer counts as recently created, when it may be unknown to servers of SQS.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let client = client().await;
     let url = url(&client, &queue.queue_names(&mail)[0]).await;
@@ -29,7 +30,7 @@ async fn a_queue_that_is_deleted_underneath_is_not_found_and_can_be_made_again()
     assert!(sent[0].as_ref().is_err_and(is_gone), "{sent:?}");
     let received = queue.receive(&mail, 1, Duration::ZERO).await;
     assert!(received.as_ref().is_err_and(is_gone), "{received:?}");
-    // Receipts of a queue that is gone are no error.
+    // Receipts of a deleted queue are not an error.
     queue
         .ack(receipts(&got[..1]))
         .await
@@ -38,9 +39,12 @@ async fn a_queue_that_is_deleted_underneath_is_not_found_and_can_be_made_again()
         .nack(receipts(&got[1..]), Duration::ZERO)
         .await
         .expect("nothing to return");
-    queue.extend(receipts(&got)).await.expect("nothing to keep");
+    queue
+        .extend(receipts(&got))
+        .await
+        .expect("nothing to extend");
 
-    wait_until("the queue is made again", async || {
+    wait_until("the queue is created again", async || {
         queue.ensure(&mail).await.is_ok()
     })
     .await;
@@ -49,17 +53,17 @@ async fn a_queue_that_is_deleted_underneath_is_not_found_and_can_be_made_again()
 }
 
 #[tokio::test]
-async fn f_121_each_job_has_a_queue_of_its_own_that_goes_with_it() {
+async fn f_121_each_job_has_its_own_queue_that_is_deleted_with_the_job() {
     let options = options().await;
     let name = |job: &str| format!("{}-{job}", options.prefix);
     let (queue, _) = open(options.clone()).await;
     let (mail, post) = (job("mail"), job("post"));
     for job in [&mail, &post] {
-        queue.ensure(job).await.expect("the queue is made");
+        queue.ensure(job).await.expect("the queue is created");
     }
     let listed = queue.list().await.expect("it answers");
     assert_eq!(listed, [name("mail"), name("post")]);
-    // What is stuck in one queue is not in the way of another.
+    // A backlog in one queue does not delay another queue.
     send(&queue, messages(&mail, 0..2_000)).await;
     send(&queue, messages(&post, 7..8)).await;
     let got = queue.receive(&post, 10, Duration::from_secs(1)).await;
@@ -69,11 +73,16 @@ async fn f_121_each_job_has_a_queue_of_its_own_that_goes_with_it() {
 }
 
 #[tokio::test]
-async fn f_143_a_ready_client_may_be_shared() {
+async fn f_143_an_existing_client_may_be_shared() {
     let (client, options) = (client().await, options().await);
     let open = || SqsQueue::from_client(client.clone(), options.clone(), Meter::default());
-    let (one, other) = (open().expect("fine"), open().expect("fine"));
-    one.ensure(&job("mail")).await.expect("the queue is made");
+    let (one, other) = (
+        open().expect("valid options"),
+        open().expect("valid options"),
+    );
+    one.ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     send(&one, messages(&job("mail"), 0..1)).await;
     drop(one);
     assert_eq!(numbers(&receive(&other, 1).await), [0]);
@@ -82,10 +91,13 @@ async fn f_143_a_ready_client_may_be_shared() {
 }
 
 #[tokio::test]
-async fn a_queue_that_others_made_is_found_at_first_use() {
+async fn a_queue_that_another_process_created_is_found_at_first_use() {
     let options = options().await;
-    let (maker, _) = open(options.clone()).await;
-    maker.ensure(&job("mail")).await.expect("the queue is made");
+    let (creator, _) = open(options.clone()).await;
+    creator
+        .ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     let (user, meter) = open(options).await;
     for n in 0..3 {
         send(&user, vec![message(&job("mail"), n)]).await;
@@ -93,20 +105,20 @@ async fn a_queue_that_others_made_is_found_at_first_use() {
     let lookups = meter.by_operation()["queue"].queue_requests;
     assert_eq!(
         lookups, 3,
-        "one at its start, one for the queue, one for its tags"
+        "one at the start, one for the queue, one for its tags"
     );
-    user.ensure(&job("mail")).await.expect("it is there");
+    user.ensure(&job("mail")).await.expect("the queue exists");
     assert_eq!(meter.by_operation()["queue"].queue_requests, lookups);
 }
 
 #[tokio::test]
-async fn a_long_job_name_has_a_queue_of_its_own() {
+async fn a_long_job_name_has_its_own_queue() {
     let mut options = options().await;
     options.prefix.push_str("-a-rather-long-one");
     let (queue, _) = open(options).await;
     let [a, b] = ["a", "b"].map(|end| job(&format!("{}{end}", "x".repeat(63))));
     for (n, job) in [&a, &b].into_iter().enumerate() {
-        queue.ensure(job).await.expect("the queue is made");
+        queue.ensure(job).await.expect("the queue is created");
         send(&queue, vec![message(job, n as u64)]).await;
     }
     assert_eq!(queue.list().await.expect("it answers").len(), 2);
@@ -115,20 +127,20 @@ async fn a_long_job_name_has_a_queue_of_its_own() {
 }
 
 #[tokio::test]
-async fn with_priority_queues_the_urgent_go_first_past_any_backlog() {
+async fn with_priority_queues_urgent_tasks_overtake_any_backlog() {
     let (queue, _) = open(SqsOptions {
         priority_queues: true,
         ..options().await
     })
     .await;
     let mail = job("mail");
-    queue.ensure(&mail).await.expect("the queues are made");
+    queue.ensure(&mail).await.expect("the queues are created");
     assert_eq!(queue.list().await.expect("it answers").len(), 5);
     let ranked = |n: u64, priority: i64| dueline_domain::TaskRef {
         priority: Priority::new(priority).expect("a legal priority"),
         ..message(&mail, n)
     };
-    // One request each, so that nothing is packed.
+    // At most ten references per request, so that none are packed.
     let backlog: Vec<_> = (0..40).map(|n| ranked(n, -100)).collect();
     for some in backlog.chunks(10) {
         send(&queue, some.to_vec()).await;
@@ -139,7 +151,7 @@ async fn with_priority_queues_the_urgent_go_first_past_any_backlog() {
     )
     .await;
     let mut order = Vec::new();
-    wait_until("the urgent ones come", async || {
+    wait_until("the urgent tasks are received", async || {
         let got = queue.receive(&mail, 1, Duration::ZERO).await;
         order.extend(numbers(&got.expect("receiving works")));
         order.iter().filter(|n| **n >= 100).count() == 3
@@ -147,7 +159,7 @@ async fn with_priority_queues_the_urgent_go_first_past_any_backlog() {
     .await;
     assert!(
         order.len() <= 13,
-        "only what was received together comes before: {order:?}"
+        "only messages received in the same poll precede them: {order:?}"
     );
     let urgent: Vec<_> = order.into_iter().filter(|n| *n >= 100).collect();
     assert_eq!(urgent, [100, 102, 101]);

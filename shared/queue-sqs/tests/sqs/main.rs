@@ -1,12 +1,13 @@
-//! The queue over the wire: on an engine of the SQS API, and on a stub that answers what engines never do.
+//! The queue over the wire: on an engine of the SQS API, and on a stub for responses that engines never give.
 
 mod admin;
 mod conformance;
 mod costs;
 mod failures;
 mod lifetime;
-mod neighbours;
+mod name_conflicts;
 mod packing;
-mod strays;
+mod priorities;
+mod quarantine;
 mod stub;
 mod support;

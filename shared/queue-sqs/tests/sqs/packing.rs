@@ -1,4 +1,4 @@
-//! Several references in one message: handed out, acknowledged and returned one by one.
+//! Several references in one message: delivered, acknowledged and returned one by one.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use dueline_queue_sqs::SqsQueue;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    SOON, VISIBILITY, job, mail, messages, numbers, open, options, receipts, receive, send,
+    SOON, VISIBILITY, job, mail_queue, messages, numbers, open, options, receipts, receive, send,
     wait_until,
 };
 
-/// Sends so many references that they share messages, and receives them all.
+/// Sends `count` references, enough to be packed, and receives them all.
 async fn packed(queue: &SqsQueue, count: u64) -> Vec<Delivery> {
     send(queue, messages(&job("mail"), 0..count)).await;
     let got = receive(queue, 500).await;
@@ -27,7 +27,7 @@ async fn is_empty(queue: &SqsQueue) -> bool {
 
 #[tokio::test]
 async fn a_burst_takes_one_request_each_to_send_receive_and_delete() {
-    let (queue, meter) = mail().await;
+    let (queue, meter) = mail_queue().await;
     let got = packed(&queue, 250).await;
     queue
         .ack(receipts(&got))
@@ -42,7 +42,7 @@ async fn a_burst_takes_one_request_each_to_send_receive_and_delete() {
 
 #[tokio::test]
 async fn a_message_stays_until_all_of_it_is_acknowledged() {
-    let (queue, _) = mail().await;
+    let (queue, _) = mail_queue().await;
     let got = packed(&queue, 30).await;
     let (last, others) = got.split_last().expect("some");
     queue
@@ -51,7 +51,7 @@ async fn a_message_stays_until_all_of_it_is_acknowledged() {
         .expect("acknowledging works");
     let depth = queue.depth(&job("mail")).await.expect("the depth is known");
     assert_eq!((depth.visible, depth.in_flight), (0, 1));
-    // What is acknowledged twice counts once.
+    // A repeated acknowledgement has no effect.
     queue
         .ack(receipts(others))
         .await
@@ -65,8 +65,8 @@ async fn a_message_stays_until_all_of_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_returned_reference_of_a_packed_message_comes_alone_after_its_delay() {
-    let (queue, _) = mail().await;
+async fn a_returned_reference_of_a_packed_message_is_delivered_alone_after_its_delay() {
+    let (queue, _) = mail_queue().await;
     let got = packed(&queue, 30).await;
     let returned_at = Instant::now();
     let delay = Duration::from_secs(1);
@@ -87,7 +87,7 @@ async fn a_returned_reference_of_a_packed_message_comes_alone_after_its_delay() 
         .expect("receiving works");
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].task, got[4].task);
-    assert_eq!(again[0].received, 2, "its earlier receipt counts");
+    assert_eq!(again[0].received, 2, "the earlier receive is counted");
     let took = returned_at.elapsed();
     assert!(
         took >= Duration::from_millis(850) && took < VISIBILITY,
@@ -101,8 +101,8 @@ async fn a_returned_reference_of_a_packed_message_comes_alone_after_its_delay() 
 }
 
 #[tokio::test]
-async fn a_packed_message_that_is_returned_as_a_whole_stays_one() {
-    let (queue, meter) = mail().await;
+async fn a_packed_message_that_is_returned_whole_stays_packed() {
+    let (queue, meter) = mail_queue().await;
     let got = packed(&queue, 200).await;
     let nacked = queue.nack(receipts(&got), Duration::ZERO).await;
     nacked.expect("returning works");
@@ -117,15 +117,19 @@ async fn a_packed_message_that_is_returned_as_a_whole_stays_one() {
 }
 
 #[tokio::test]
-async fn what_a_receiver_has_no_room_for_is_left_for_the_next_one() {
-    let (queue, meter) = mail().await;
+async fn references_beyond_the_maximum_of_a_receiver_are_left_for_the_next_one() {
+    let (queue, meter) = mail_queue().await;
     send(&queue, messages(&job("mail"), 0..100)).await;
     let mut all = receive(&queue, 3).await;
     assert_eq!(all.len(), 3);
     let before = meter.total().queue_requests;
     all.extend(receive(&queue, 4).await);
     assert_eq!(all.len(), 7);
-    assert_eq!(meter.total().queue_requests, before, "it was here already");
+    assert_eq!(
+        meter.total().queue_requests,
+        before,
+        "the references were buffered"
+    );
     while all.len() < 100 {
         let more = receive(&queue, 40).await;
         assert!((1..=40).contains(&more.len()));
@@ -140,33 +144,37 @@ async fn what_a_receiver_has_no_room_for_is_left_for_the_next_one() {
 }
 
 #[tokio::test]
-async fn what_is_left_over_too_long_goes_to_others() {
+async fn references_that_stay_buffered_too_long_are_returned_to_the_queue() {
     let options = options().await;
     let (here, _) = open(options.clone()).await;
     let (there, _) = open(options).await;
-    here.ensure(&job("mail")).await.expect("the queue is made");
+    here.ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     send(&here, messages(&job("mail"), 0..50)).await;
     let begun_at = Instant::now();
     let first = receive(&here, 1).await;
-    // One message of five is out; the four that are left of it come before its timeout.
-    let mut seen = numbers(&first);
-    while seen.len() < 50 && begun_at.elapsed() < VISIBILITY - Duration::from_secs(1) {
-        seen.extend(numbers(&receive(&there, 500).await));
+    // One message of five references is in flight; the other four are returned before its timeout.
+    let mut received = numbers(&first);
+    while received.len() < 50 && begun_at.elapsed() < VISIBILITY - Duration::from_secs(1) {
+        received.extend(numbers(&receive(&there, 500).await));
     }
-    seen.sort_unstable();
-    assert_eq!(seen, (0..50).collect::<Vec<_>>());
+    received.sort_unstable();
+    assert_eq!(received, (0..50).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn a_receiver_that_goes_away_leaves_its_messages_to_others_at_once() {
+async fn a_dropped_receiver_leaves_its_messages_to_others_at_once() {
     let options = options().await;
     let (here, _) = open(options.clone()).await;
     let (there, _) = open(options).await;
-    here.ensure(&job("mail")).await.expect("the queue is made");
+    here.ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     let mail = job("mail");
-    let leaving = here.receive(&mail, 10, 2 * VISIBILITY);
+    let dropped = here.receive(&mail, 10, 2 * VISIBILITY);
     assert!(
-        tokio::time::timeout(Duration::from_millis(200), leaving)
+        tokio::time::timeout(Duration::from_millis(200), dropped)
             .await
             .is_err()
     );
@@ -183,25 +191,25 @@ async fn a_receiver_that_goes_away_leaves_its_messages_to_others_at_once() {
 
 #[tokio::test]
 async fn extending_one_reference_keeps_its_message_invisible() {
-    let (queue, _) = mail().await;
+    let (queue, _) = mail_queue().await;
     let got = packed(&queue, 20).await;
     sleep(VISIBILITY / 2).await;
-    // One reference of each message is enough, and all of them are no harm.
+    // Extending one reference of each message would be enough; extending all of them does no harm.
     queue.extend(receipts(&got)).await.expect("extending works");
     let rest = queue.receive(&job("mail"), 500, VISIBILITY * 3 / 4).await;
     assert!(rest.expect("receiving works").is_empty());
-    let back = async || receive(&queue, 500).await;
-    let mut seen = Vec::new();
-    wait_until("all of them come back", async || {
-        seen.extend(numbers(&back().await));
-        seen.len() == 20
+    let receive_again = async || receive(&queue, 500).await;
+    let mut received = Vec::new();
+    wait_until("all of them are received again", async || {
+        received.extend(numbers(&receive_again().await));
+        received.len() == 20
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_trace_context_of_any_text_survives() {
-    let (queue, _) = mail().await;
+    let (queue, _) = mail_queue().await;
     let traces = [
         "00-4bf9-00f0-01",
         "käse ☃ 𝄞 \u{0} \u{7f} \" \\",
@@ -225,8 +233,8 @@ async fn a_trace_context_of_any_text_survives() {
 }
 
 #[tokio::test]
-async fn what_no_message_can_carry_is_refused_alone() {
-    let (queue, _) = mail().await;
+async fn a_reference_too_long_for_a_message_is_refused_alone() {
+    let (queue, _) = mail_queue().await;
     let mut tasks = messages(&job("mail"), 0..3);
     tasks[1].trace = Some("x".repeat(1024 * 1024).into());
     let results = queue.send(tasks).await;

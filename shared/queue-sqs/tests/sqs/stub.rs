@@ -1,4 +1,4 @@
-//! A server that answers as SQS does, or as the test wants it to.
+//! A stub server that answers as SQS does, or as the test specifies.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,29 +16,29 @@ use crate::support::settings_at;
 
 type Answer = Box<dyn FnMut(&str, &Value) -> Option<(u16, Value)> + Send>;
 
-/// The server, until it is dropped.
+/// The stub server; it stops when it is dropped.
 pub(crate) struct Stub {
     pub(crate) url: String,
-    state: Arc<Inner>,
+    state: Arc<StubState>,
     _serving: JoinSet<()>,
 }
 
-struct Inner {
+struct StubState {
     url: String,
     answer: Mutex<Answer>,
     calls: Mutex<Vec<(String, Value)>>,
 }
 
 impl Stub {
-    /// `answer` gets the name of the operation and its input. What it leaves open is answered as by an SQS in which
-    /// every queue exists and is empty.
+    /// `answer` gets the name of the operation and its input. When it returns `None`, the stub answers as an SQS in
+    /// which every queue exists and is empty.
     pub(crate) async fn start(
         answer: impl FnMut(&str, &Value) -> Option<(u16, Value)> + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let url = format!("http://{address}");
-        let state = Arc::new(Inner {
+        let state = Arc::new(StubState {
             url: url.clone(),
             answer: Mutex::new(Box::new(answer)),
             calls: Mutex::default(),
@@ -60,7 +60,7 @@ impl Stub {
         }
     }
 
-    /// Inputs of the calls of one operation so far.
+    /// The inputs of the calls of one operation so far.
     pub(crate) fn calls(&self, operation: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().expect("no panic");
         let calls = calls.iter().filter(|(name, _)| name == operation);
@@ -68,16 +68,16 @@ impl Stub {
     }
 }
 
-/// An error as SQS words it.
+/// An error in the format of SQS.
 pub(crate) fn error(status: u16, code: &str) -> Option<(u16, Value)> {
     let code = format!("com.amazonaws.sqs#{code}");
     Some((
         status,
-        json!({ "__type": code, "message": "as the test wants it" }),
+        json!({ "__type": code, "message": "requested by the test" }),
     ))
 }
 
-/// The answer to a batch, with these entries failed.
+/// The response to a batch request in which these entries fail.
 pub(crate) fn batch(input: &Value, failed: &[(&str, &str, bool)]) -> Value {
     let ids = input["Entries"].as_array().expect("entries").iter();
     let ids = ids.map(|entry| entry["Id"].as_str().expect("an id"));
@@ -94,7 +94,7 @@ pub(crate) fn batch(input: &Value, failed: &[(&str, &str, bool)]) -> Value {
     })
 }
 
-async fn serve(State(state): State<Arc<Inner>>, headers: HeaderMap, body: String) -> Response {
+async fn serve(State(state): State<Arc<StubState>>, headers: HeaderMap, body: String) -> Response {
     let target = headers.get("x-amz-target").and_then(|t| t.to_str().ok());
     let operation = target
         .and_then(|t| t.rsplit('.').next())
@@ -110,7 +110,7 @@ async fn serve(State(state): State<Arc<Inner>>, headers: HeaderMap, body: String
                 let wait_s = input["WaitTimeSeconds"].as_u64().unwrap_or_default();
                 tokio::time::sleep(std::time::Duration::from_secs(wait_s)).await;
             }
-            (200, usual(&state.url, operation, &input))
+            (200, default_response(&state.url, operation, &input))
         }
     };
     let status = StatusCode::from_u16(status).expect("a status");
@@ -118,11 +118,11 @@ async fn serve(State(state): State<Arc<Inner>>, headers: HeaderMap, body: String
     (status, headers, output.to_string()).into_response()
 }
 
-fn usual(url: &str, operation: &str, input: &Value) -> Value {
+fn default_response(url: &str, operation: &str, input: &Value) -> Value {
     match operation {
         "GetQueueUrl" | "CreateQueue" => {
             let name = input["QueueName"].as_str().unwrap_or_default();
-            // Another host than the endpoint, as engines like to answer.
+            // Engines may return another host than the endpoint's.
             json!({ "QueueUrl": format!("{}/000000000000/{name}", url.replace("127.0.0.1", "sqs.invalid")) })
         }
         "SendMessageBatch" | "DeleteMessageBatch" | "ChangeMessageVisibilityBatch" => {

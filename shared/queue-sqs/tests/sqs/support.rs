@@ -1,4 +1,4 @@
-//! Queues on an engine, for tests.
+//! Opens queues on an engine for tests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use dueline_queue_sqs::{SqsOptions, SqsQueue};
 use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY, unique};
 use tokio::time::{Instant, sleep};
 
-/// Long enough that a slow machine does not lose a message to it.
+/// The visibility timeout: long enough that it does not pass by itself on a slow machine.
 pub(crate) const VISIBILITY: Duration = Duration::from_secs(6);
-/// What should happen soon has happened by then.
+/// The time limit of [`wait_until`].
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn settings() -> AwsSettings {
     settings_at(dueline_tests_engines::sqs().await.url)
 }
 
-/// Of whatever answers at this address.
+/// Settings with this endpoint.
 pub(crate) fn settings_at(url: String) -> AwsSettings {
     AwsSettings {
         region: Some(REGION.to_owned()),
@@ -29,7 +29,7 @@ pub(crate) fn settings_at(url: String) -> AwsSettings {
     }
 }
 
-/// Options with a prefix of their own.
+/// Options with a unique prefix.
 pub(crate) async fn options() -> SqsOptions {
     SqsOptions {
         prefix: unique("t"),
@@ -45,14 +45,17 @@ pub(crate) async fn open(options: SqsOptions) -> (Arc<SqsQueue>, Meter) {
     (queue.expect("the queue opens"), meter)
 }
 
-/// A queue for the job `mail`, and the meter of what it costs.
-pub(crate) async fn mail() -> (Arc<SqsQueue>, Meter) {
+/// A queue with the job `mail`, and the meter of its costs.
+pub(crate) async fn mail_queue() -> (Arc<SqsQueue>, Meter) {
     let (queue, meter) = open(options().await).await;
-    queue.ensure(&job("mail")).await.expect("the queue is made");
+    queue
+        .ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
     (queue, meter)
 }
 
-/// A client of its own, for what our queue never does.
+/// A separate client, for calls that [`SqsQueue`] never makes.
 pub(crate) async fn client() -> Client {
     let config = connect(Service::Sqs, &settings().await).await;
     Client::new(&config.expect("a configuration"))
@@ -89,7 +92,7 @@ pub(crate) fn receipts(deliveries: &[Delivery]) -> Vec<Receipt> {
     deliveries.iter().map(|d| d.receipt.clone()).collect()
 }
 
-/// The numbers that [`message`] made tasks of, sorted.
+/// The numbers from which [`message`] made the tasks, sorted.
 pub(crate) fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
     let numbers = deliveries.iter().map(|d| d.task.token.get() - 1);
     let mut numbers: Vec<_> = numbers.collect();
@@ -97,7 +100,7 @@ pub(crate) fn numbers(deliveries: &[Delivery]) -> Vec<u64> {
     numbers
 }
 
-/// Asks until the answer is yes; fails when that takes too long.
+/// Polls until `is_so` returns true; fails after [`SOON`].
 pub(crate) async fn wait_until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let bound = Instant::now() + SOON;
     while !is_so().await {

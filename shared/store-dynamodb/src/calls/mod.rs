@@ -1,6 +1,6 @@
-//! Every call to DynamoDB: sent, metered and, when it failed, put into words in one place.
+//! All calls to DynamoDB: they are sent and metered here, and failures become errors of the store.
 //!
-//! There is no scan here, and so nowhere in this crate.
+//! There is no table scan here, and so none in this crate.
 
 mod read;
 mod transact;
@@ -11,43 +11,47 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::{Client, types::ConsumedCapacity};
 use dueline_aws::{Class, Connection, Cost, Meter};
 
-pub(crate) use read::{Ask, Key, Range};
-pub(crate) use transact::{Transacted, Write};
-pub(crate) use write::{Change, Condition, Conditional};
+pub(crate) use read::{ItemKey, QueryRequest, SortRange};
+pub(crate) use transact::{TransactionOutcome, TransactionWrite};
+pub(crate) use write::{ConditionalOutcome, ItemChange, WriteCondition};
 
-/// Tries of anything that others may be in the way of, until the table counts as throttled.
+/// Most tries of an operation that conflicts with other writes; then the table counts as throttled.
 pub(crate) const TRIES_MAX: u32 = 8;
 
-/// The table and the meter.
+/// A table whose calls are metered.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct MeteredTable {
     pub(crate) client: Client,
     pub(crate) name: Arc<str>,
     pub(crate) meter: Meter,
     pub(crate) connection: Connection,
 }
 
-/// What a call is for: its job, if it is for one, and the operation of the store.
+/// The job, if there is one, and the store's operation for which a call is made. Costs are metered by both.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct For<'a> {
+pub(crate) struct CallContext<'a> {
     pub(crate) job: Option<&'a str>,
     pub(crate) operation: &'static str,
 }
 
-impl<'a> For<'a> {
-    pub(crate) const fn job(job: &'a str, operation: &'static str) -> Self {
+impl<'a> CallContext<'a> {
+    pub(crate) const fn of_job(job: &'a str, operation: &'static str) -> Self {
         let job = Some(job);
         Self { job, operation }
     }
 
-    pub(crate) const fn all(operation: &'static str) -> Self {
+    pub(crate) const fn of_table(operation: &'static str) -> Self {
         let job = None;
         Self { job, operation }
     }
 }
 
-impl Table {
-    fn count_read<'a>(&self, of: For<'_>, used: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+impl MeteredTable {
+    fn count_read<'a>(
+        &self,
+        context: CallContext<'_>,
+        used: impl IntoIterator<Item = &'a ConsumedCapacity>,
+    ) {
         let units = used
             .into_iter()
             .filter_map(ConsumedCapacity::capacity_units);
@@ -56,10 +60,14 @@ impl Table {
             read_units: units.sum(),
             ..Cost::default()
         };
-        self.answered(of, cost);
+        self.answered(context, cost);
     }
 
-    fn count_write<'a>(&self, of: For<'_>, used: impl IntoIterator<Item = &'a ConsumedCapacity>) {
+    fn count_write<'a>(
+        &self,
+        context: CallContext<'_>,
+        used: impl IntoIterator<Item = &'a ConsumedCapacity>,
+    ) {
         let mut cost = Cost {
             store_requests: 1,
             ..Cost::default()
@@ -70,38 +78,38 @@ impl Table {
             let units = indexes.filter_map(|(_, capacity)| capacity.capacity_units());
             cost.index_write_units += units.sum::<f64>();
         }
-        self.answered(of, cost);
+        self.answered(context, cost);
     }
 
-    /// A write whose condition did not hold is charged like one that did, but no answer says so.
-    fn count_refused(&self, of: For<'_>, units: usize) {
+    /// Counts a write whose condition failed. It is charged like one that succeeds, but the answer does not report it.
+    fn count_refused(&self, context: CallContext<'_>, units: usize) {
         let write_units = f64::from(u32::try_from(units).unwrap_or(u32::MAX));
         let cost = Cost {
             store_requests: 1,
             write_units,
             ..Cost::default()
         };
-        self.answered(of, cost);
+        self.answered(context, cost);
     }
 
-    /// A call that failed; it is a request all the same.
-    fn count_failed(&self, of: For<'_>, class: Class) {
+    /// Counts a call that failed as a request.
+    fn count_failed(&self, context: CallContext<'_>, class: Class) {
         let cost = Cost {
             store_requests: 1,
             ..Cost::default()
         };
-        self.meter.add(of.job, of.operation, cost);
+        self.meter.add(context.job, context.operation, cost);
         self.connection.failed(class);
     }
 
-    fn answered(&self, of: For<'_>, cost: Cost) {
-        self.meter.add(of.job, of.operation, cost);
+    fn answered(&self, context: CallContext<'_>, cost: Cost) {
+        self.meter.add(context.job, context.operation, cost);
         self.connection.answered();
     }
 }
 
-/// Waits before another try: a random time up to a bound that doubles.
+/// Waits before another try: a random time up to a bound that doubles with each try.
 pub(crate) async fn pause(tries: u32) {
-    let most_ms = 25_u64 << tries.min(6);
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=most_ms))).await;
+    let max_ms = 25_u64 << tries.min(6);
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(0..=max_ms))).await;
 }

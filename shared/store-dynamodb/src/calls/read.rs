@@ -9,35 +9,35 @@ use dueline_aws::classify;
 use dueline_domain::TaskId;
 use dueline_ports::StoreError;
 
-use super::{For, TRIES_MAX, Table, pause};
+use super::{CallContext, MeteredTable, TRIES_MAX, pause};
 use crate::{
     attr::{Item, bytes, get_bytes, get_text, text},
     error, schema,
 };
 
-/// Keys of one request, by DynamoDB's limit.
+/// Most keys of one request, by DynamoDB's limit.
 const BATCH_MAX: usize = 100;
 
-/// An item's place.
+/// The key of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ItemKey {
     pub(crate) pk: String,
     pub(crate) sk: Vec<u8>,
 }
 
-impl Key {
+impl ItemKey {
     pub(crate) fn new(pk: impl Into<String>, sk: impl AsRef<[u8]>) -> Self {
         let (pk, sk) = (pk.into(), sk.as_ref().to_vec());
         Self { pk, sk }
     }
 
-    /// The place of an item that was read; `None` if its key is not ours.
+    /// The key of an item that was read; `None` if it does not have a key of this table.
     pub(crate) fn of(item: &Item) -> Option<Self> {
         let partition = get_text(item, schema::PK).ok()??;
         Some(Self::new(partition, get_bytes(item, schema::SK).ok()??))
     }
 
-    /// The task whose own item lies here; `None` for a part of one, and for everything else.
+    /// The task whose item has this key; `None` for a blob and for all other items.
     pub(crate) fn task(&self) -> Option<TaskId> {
         let id = <[u8; 16]>::try_from(self.sk.as_slice()).ok()?;
         Some(TaskId::from_bytes(id))
@@ -51,46 +51,46 @@ impl Key {
     }
 }
 
-/// Which sort keys a query reads.
+/// The sort keys that a query reads.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Range {
+pub(crate) enum SortRange {
     #[default]
     All,
     Below(AttributeValue),
     From(AttributeValue),
 }
 
-/// A query.
+/// A query of one partition.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ask<'a> {
+pub(crate) struct QueryRequest<'a> {
     pub(crate) partition: &'a str,
-    /// Of the due index instead of the table.
+    /// Whether the due index is queried instead of the table.
     pub(crate) due: bool,
-    pub(crate) range: Range,
+    pub(crate) range: SortRange,
     pub(crate) newest_first: bool,
     pub(crate) limit: Option<usize>,
     pub(crate) after: Option<Item>,
     pub(crate) consistent: bool,
-    /// Attributes to answer; empty for all.
-    pub(crate) only: &'a [&'a str],
-    /// Leaves out items without this attribute; they are paid for.
-    pub(crate) having: Option<&'a str>,
+    /// Attributes to return; empty for all.
+    pub(crate) attributes: &'a [&'a str],
+    /// Leaves out items without this attribute. They are charged all the same.
+    pub(crate) with_attribute: Option<&'a str>,
 }
 
-/// A page of a query. It may be empty and yet not be the last.
+/// A page of a query. An empty page need not be the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct QueryPage {
     pub(crate) items: Vec<Item>,
     /// Where the next page begins; `None` at the end.
     pub(crate) next: Option<Item>,
     pub(crate) read_units: f64,
 }
 
-impl Table {
+impl MeteredTable {
     pub(crate) async fn get(
         &self,
-        of: For<'_>,
-        key: &Key,
+        context: CallContext<'_>,
+        key: &ItemKey,
         consistent: bool,
     ) -> Result<Option<Item>, StoreError> {
         let call = self.client.get_item().table_name(&*self.name);
@@ -98,63 +98,71 @@ impl Table {
         let sent = Box::pin(call.return_consumed_capacity(Consumed::Indexes).send()).await;
         match sent {
             Ok(answer) => {
-                self.count_read(of, answer.consumed_capacity());
+                self.count_read(context, answer.consumed_capacity());
                 Ok(answer.item)
             }
             Err(failed) => {
                 let failure = classify(&failed);
-                self.count_failed(of, failure.class);
+                self.count_failed(context, failure.class);
                 Err(error::of_read(failure))
             }
         }
     }
 
-    pub(crate) async fn query(&self, of: For<'_>, ask: Ask<'_>) -> Result<Answer, StoreError> {
-        let (hash, range) = if ask.due {
+    pub(crate) async fn query(
+        &self,
+        context: CallContext<'_>,
+        request: QueryRequest<'_>,
+    ) -> Result<QueryPage, StoreError> {
+        let (hash, range) = if request.due {
             (schema::DUE_KEY, schema::DUE_HINT)
         } else {
             (schema::PK, schema::SK)
         };
         let mut condition = "#hash = :hash".to_owned();
         let mut call = self.client.query().table_name(&*self.name);
-        let bound = match ask.range {
-            Range::All => None,
-            Range::Below(bound) => Some((" AND #range < :bound", bound)),
-            Range::From(bound) => Some((" AND #range >= :bound", bound)),
+        let bound = match request.range {
+            SortRange::All => None,
+            SortRange::Below(bound) => Some((" AND #range < :bound", bound)),
+            SortRange::From(bound) => Some((" AND #range >= :bound", bound)),
         };
         if let Some((test, bound)) = bound {
             condition.push_str(test);
             call = call.expression_attribute_names("#range", range);
             call = call.expression_attribute_values(":bound", bound);
         }
-        if !ask.only.is_empty() {
-            let names: Vec<_> = (0..ask.only.len()).map(|n| format!("#a{n}")).collect();
-            for (alias, name) in names.iter().zip(ask.only) {
+        if !request.attributes.is_empty() {
+            let names: Vec<_> = (0..request.attributes.len())
+                .map(|n| format!("#a{n}"))
+                .collect();
+            for (alias, name) in names.iter().zip(request.attributes) {
                 call = call.expression_attribute_names(alias, *name);
             }
             call = call.projection_expression(names.join(", "));
         }
-        if let Some(having) = ask.having {
-            call = call.expression_attribute_names("#having", having);
-            call = call.filter_expression("attribute_exists(#having)");
+        if let Some(attribute) = request.with_attribute {
+            call = call.expression_attribute_names("#with", attribute);
+            call = call.filter_expression("attribute_exists(#with)");
         }
-        let limit = ask.limit.map(|max| i32::try_from(max).unwrap_or(i32::MAX));
+        let limit = request
+            .limit
+            .map(|max| i32::try_from(max).unwrap_or(i32::MAX));
         let call = call
-            .set_index_name(ask.due.then(|| schema::DUE_INDEX.to_owned()))
+            .set_index_name(request.due.then(|| schema::DUE_INDEX.to_owned()))
             .key_condition_expression(condition)
             .expression_attribute_names("#hash", hash)
-            .expression_attribute_values(":hash", text(ask.partition))
-            .scan_index_forward(!ask.newest_first)
+            .expression_attribute_values(":hash", text(request.partition))
+            .scan_index_forward(!request.newest_first)
             .set_limit(limit)
-            .set_exclusive_start_key(ask.after)
-            .consistent_read(ask.consistent)
+            .set_exclusive_start_key(request.after)
+            .consistent_read(request.consistent)
             .return_consumed_capacity(Consumed::Indexes);
         match Box::pin(call.send()).await {
             Ok(answer) => {
-                self.count_read(of, answer.consumed_capacity());
+                self.count_read(context, answer.consumed_capacity());
                 let used = answer.consumed_capacity();
                 let read_units = used.and_then(|used| used.capacity_units());
-                Ok(Answer {
+                Ok(QueryPage {
                     items: answer.items.unwrap_or_default(),
                     next: answer.last_evaluated_key.filter(|key| !key.is_empty()),
                     read_units: read_units.unwrap_or_default(),
@@ -162,26 +170,26 @@ impl Table {
             }
             Err(failed) => {
                 let failure = classify(&failed);
-                self.count_failed(of, failure.class);
+                self.count_failed(context, failure.class);
                 Err(error::of_read(failure))
             }
         }
     }
 
-    /// All pages of a query, up to about `max` items.
+    /// The items of all pages of a query, up to about `max`.
     pub(crate) async fn query_all(
         &self,
-        of: For<'_>,
-        ask: Ask<'_>,
+        context: CallContext<'_>,
+        request: QueryRequest<'_>,
         max: usize,
     ) -> Result<Vec<Item>, StoreError> {
-        let (mut items, mut after) = (Vec::new(), ask.after.clone());
+        let (mut items, mut after) = (Vec::new(), request.after.clone());
         loop {
-            let ask = Ask {
+            let request = QueryRequest {
                 after,
-                ..ask.clone()
+                ..request.clone()
             };
-            let page = self.query(of, ask).await?;
+            let page = self.query(context, request).await?;
             items.extend(page.items);
             after = page.next;
             if after.is_none() || items.len() >= max {
@@ -190,48 +198,49 @@ impl Table {
         }
     }
 
-    /// Items by their keys, in no order; missing ones are left out.
+    /// Items by their keys, in any order; missing ones are left out.
     pub(crate) async fn get_many(
         &self,
-        of: For<'_>,
-        keys: &[Key],
-        only: &[&str],
+        context: CallContext<'_>,
+        keys: &[ItemKey],
+        attributes: &[&str],
         consistent: bool,
     ) -> Result<Vec<Item>, StoreError> {
         let mut found = Vec::new();
         for keys in keys.chunks(BATCH_MAX) {
-            self.get_batch(of, keys, only, consistent, &mut found)
+            self.get_batch(context, keys, attributes, consistent, &mut found)
                 .await?;
         }
         Ok(found)
     }
 
-    /// What DynamoDB leaves out, because it is busy or the answer would be too long, is asked for again.
+    /// Reads up to [`BATCH_MAX`] items. Keys that DynamoDB leaves unprocessed, because it is busy or the answer would
+    /// be too long, are requested again.
     async fn get_batch(
         &self,
-        of: For<'_>,
-        keys: &[Key],
-        only: &[&str],
+        context: CallContext<'_>,
+        keys: &[ItemKey],
+        attributes: &[&str],
         consistent: bool,
         found: &mut Vec<Item>,
     ) -> Result<(), StoreError> {
-        let mut asked = KeysAndAttributes::builder().consistent_read(consistent);
+        let mut request = KeysAndAttributes::builder().consistent_read(consistent);
         for key in keys {
-            asked = asked.keys(key.item());
+            request = request.keys(key.item());
         }
         let mut aliases = Vec::new();
-        for (n, name) in only.iter().enumerate() {
+        for (n, name) in attributes.iter().enumerate() {
             let alias = format!("#a{n}");
-            asked = asked.expression_attribute_names(&alias, *name);
+            request = request.expression_attribute_names(&alias, *name);
             aliases.push(alias);
         }
         if !aliases.is_empty() {
-            asked = asked.projection_expression(aliases.join(", "));
+            request = request.projection_expression(aliases.join(", "));
         }
-        let asked = asked
+        let request = request
             .build()
             .map_err(|error| StoreError::Invalid(error.to_string().into()))?;
-        let mut left = HashMap::from([(self.name.to_string(), asked)]);
+        let mut left = HashMap::from([(self.name.to_string(), request)]);
         let mut tries = 0;
         while !left.is_empty() {
             let call = self.client.batch_get_item().set_request_items(Some(left));
@@ -240,11 +249,11 @@ impl Table {
                 Ok(answer) => answer,
                 Err(failed) => {
                     let failure = classify(&failed);
-                    self.count_failed(of, failure.class);
+                    self.count_failed(context, failure.class);
                     return Err(error::of_read(failure));
                 }
             };
-            self.count_read(of, answer.consumed_capacity());
+            self.count_read(context, answer.consumed_capacity());
             let items = answer.responses.into_iter().flatten();
             let before = found.len();
             found.extend(items.flat_map(|(_, items)| items));
@@ -253,7 +262,7 @@ impl Table {
             if left.is_empty() {
                 break;
             }
-            // Progress is not a failed try: a long answer comes in pieces.
+            // Only an answer without items counts as a failed try: a long answer comes in several pieces.
             if found.len() == before {
                 tries += 1;
                 if tries >= TRIES_MAX {

@@ -1,4 +1,4 @@
-//! Transactions.
+//! Write transactions.
 
 use aws_sdk_dynamodb::{
     error::SdkError,
@@ -11,40 +11,44 @@ use aws_sdk_dynamodb::{
 use dueline_aws::classify;
 use dueline_ports::StoreError;
 
-use super::{Change, Condition, For, Key, TRIES_MAX, Table, pause, write::Said};
+use super::{
+    CallContext, ItemChange, ItemKey, MeteredTable, TRIES_MAX, WriteCondition, pause,
+    write::ExpressionBuilder,
+};
 use crate::{attr::Item, error};
 
-/// One action of a transaction.
+/// One write, or check, of a transaction.
 #[derive(Clone, Debug)]
-pub(crate) enum Write {
-    Put(Item, Option<Condition>),
-    Update(Key, Change, Option<Condition>),
-    Delete(Key, Condition),
-    Check(Key, Condition),
+pub(crate) enum TransactionWrite {
+    Put(Item, Option<WriteCondition>),
+    Update(ItemKey, ItemChange, Option<WriteCondition>),
+    Delete(ItemKey, WriteCondition),
+    Check(ItemKey, WriteCondition),
 }
 
-/// Why an action stopped its transaction.
+/// The result of one write of a cancelled transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Reason {
+pub(crate) struct CancellationReason {
+    /// Whether the condition of this write failed.
     pub(crate) refused: bool,
     pub(crate) item: Option<Item>,
 }
 
 /// How a transaction ended.
 #[derive(Debug)]
-pub(crate) enum Transacted {
+pub(crate) enum TransactionOutcome {
     Done,
-    /// A condition did not hold: the reasons, one for each action.
-    Refused(Vec<Reason>),
+    /// A condition failed; one reason for each write.
+    Refused(Vec<CancellationReason>),
 }
 
-impl Table {
-    /// All or nothing. A transaction that meets another one is tried again.
+impl MeteredTable {
+    /// Executes all writes or none. A transaction that conflicts with another one is tried again.
     pub(crate) async fn transact(
         &self,
-        of: For<'_>,
-        writes: &[Write],
-    ) -> Result<Transacted, StoreError> {
+        context: CallContext<'_>,
+        writes: &[TransactionWrite],
+    ) -> Result<TransactionOutcome, StoreError> {
         for tries in 0..TRIES_MAX {
             let mut call = self.client.transact_write_items();
             for write in writes {
@@ -53,8 +57,8 @@ impl Table {
             let call = call.return_consumed_capacity(Consumed::Indexes);
             let failed = match Box::pin(call.send()).await {
                 Ok(answer) => {
-                    self.count_write(of, answer.consumed_capacity());
-                    return Ok(Transacted::Done);
+                    self.count_write(context, answer.consumed_capacity());
+                    return Ok(TransactionOutcome::Done);
                 }
                 Err(failed) => failed,
             };
@@ -69,18 +73,18 @@ impl Table {
                 _ => None,
             };
             let Some(reasons) = reasons else {
-                self.count_failed(of, failure.class);
+                self.count_failed(context, failure.class);
                 return Err(error::of_write(failure));
             };
-            // Each action is charged twice its size, whatever stopped the transaction.
-            self.count_refused(of, 2 * writes.len());
+            // Each write is charged twice its size, whatever cancelled the transaction.
+            self.count_refused(context, 2 * writes.len());
             let is = |code: &str| reasons.iter().any(|reason| reason.code() == Some(code));
             if is("ConditionalCheckFailed") {
-                let reasons = reasons.into_iter().map(|reason| Reason {
+                let reasons = reasons.into_iter().map(|reason| CancellationReason {
                     refused: reason.code() == Some("ConditionalCheckFailed"),
                     item: reason.item,
                 });
-                return Ok(Transacted::Refused(reasons.collect()));
+                return Ok(TransactionOutcome::Refused(reasons.collect()));
             }
             let message = format!("transaction cancelled: {}", failure.message);
             if is("ValidationError") || is("ItemCollectionSizeLimitExceeded") {
@@ -94,55 +98,55 @@ impl Table {
         Err(StoreError::Throttled)
     }
 
-    fn action(&self, write: &Write) -> Result<TransactWriteItem, StoreError> {
+    fn action(&self, write: &TransactionWrite) -> Result<TransactWriteItem, StoreError> {
         let invalid = |error: aws_sdk_dynamodb::error::BuildError| {
             StoreError::Invalid(error.to_string().into())
         };
-        let mut said = Said::default();
+        let mut expression = ExpressionBuilder::default();
         let item = TransactWriteItem::builder();
         Ok(match write.clone() {
-            Write::Put(content, condition) => {
-                let condition = condition.map(|condition| said.condition(condition));
+            TransactionWrite::Put(content, condition) => {
+                let condition = condition.map(|condition| expression.condition(condition));
                 let put = Put::builder()
                     .table_name(&*self.name)
                     .set_item(Some(content))
                     .set_condition_expression(condition)
-                    .set_expression_attribute_names(said.names())
-                    .set_expression_attribute_values(said.values())
+                    .set_expression_attribute_names(expression.names())
+                    .set_expression_attribute_values(expression.values())
                     .return_values_on_condition_check_failure(OnFailure::AllOld);
                 item.put(put.build().map_err(invalid)?)
             }
-            Write::Update(key, change, condition) => {
-                said.change(change);
-                let condition = condition.map(|condition| said.condition(condition));
+            TransactionWrite::Update(key, change, condition) => {
+                expression.change(change);
+                let condition = condition.map(|condition| expression.condition(condition));
                 let update = Update::builder()
                     .table_name(&*self.name)
                     .set_key(Some(key.item()))
-                    .update_expression(&said.text)
+                    .update_expression(&expression.text)
                     .set_condition_expression(condition)
-                    .set_expression_attribute_names(said.names())
-                    .set_expression_attribute_values(said.values())
+                    .set_expression_attribute_names(expression.names())
+                    .set_expression_attribute_values(expression.values())
                     .return_values_on_condition_check_failure(OnFailure::AllOld);
                 item.update(update.build().map_err(invalid)?)
             }
-            Write::Delete(key, condition) => {
-                let condition = said.condition(condition);
+            TransactionWrite::Delete(key, condition) => {
+                let condition = expression.condition(condition);
                 let delete = Delete::builder()
                     .table_name(&*self.name)
                     .set_key(Some(key.item()))
                     .condition_expression(condition)
-                    .set_expression_attribute_names(said.names())
-                    .set_expression_attribute_values(said.values());
+                    .set_expression_attribute_names(expression.names())
+                    .set_expression_attribute_values(expression.values());
                 item.delete(delete.build().map_err(invalid)?)
             }
-            Write::Check(key, condition) => {
-                let condition = said.condition(condition);
+            TransactionWrite::Check(key, condition) => {
+                let condition = expression.condition(condition);
                 let check = ConditionCheck::builder()
                     .table_name(&*self.name)
                     .set_key(Some(key.item()))
                     .condition_expression(condition)
-                    .set_expression_attribute_names(said.names())
-                    .set_expression_attribute_values(said.values());
+                    .set_expression_attribute_names(expression.names())
+                    .set_expression_attribute_values(expression.values());
                 item.condition_check(check.build().map_err(invalid)?)
             }
         }

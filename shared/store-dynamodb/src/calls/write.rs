@@ -1,4 +1,4 @@
-//! Writes.
+//! Single and batch writes.
 
 use std::collections::HashMap;
 
@@ -15,48 +15,49 @@ use aws_sdk_dynamodb::{
 use dueline_aws::{Class, classify};
 use dueline_ports::StoreError;
 
-use super::{For, Key, TRIES_MAX, Table, pause};
+use super::{CallContext, ItemKey, MeteredTable, TRIES_MAX, pause};
 use crate::{
     attr::{self, Item, write_units},
     error, schema,
 };
 
-/// Requests of one batch, by DynamoDB's limit.
+/// Most writes of one batch, by DynamoDB's limit.
 const BATCH_MAX: usize = 25;
 
 /// How a conditional write ended.
 #[derive(Debug)]
-pub(crate) enum Conditional {
+pub(crate) enum ConditionalOutcome {
     Done,
-    /// The condition did not hold; the item that stands there, if any.
+    /// The condition failed; the existing item, if there is one.
     Refused(Option<Item>),
 }
 
-/// What must hold for a write to happen.
+/// The condition of a write.
 #[derive(Clone, Debug)]
-pub(crate) enum Condition {
+pub(crate) enum WriteCondition {
+    /// There is no item with this key.
     Absent,
     /// An attribute has this value.
     Is(&'static str, AttributeValue),
 }
 
-/// Attributes to set and to remove; all others stay.
+/// The change of an item: attributes to set, to remove, and to increment. All others stay.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct ItemChange {
     pub(crate) set: Vec<(String, AttributeValue)>,
     pub(crate) remove: Vec<String>,
     pub(crate) add: Vec<(String, i64)>,
 }
 
-/// An expression with its names and values.
+/// Builds expressions with aliases for names and values.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct ExpressionBuilder {
     pub(super) text: String,
     names: HashMap<String, String>,
     values: HashMap<String, AttributeValue>,
 }
 
-impl Said {
+impl ExpressionBuilder {
     fn name(&mut self, name: &str) -> String {
         let alias = format!("#n{}", self.names.len());
         self.names.insert(alias.clone(), name.to_owned());
@@ -69,17 +70,17 @@ impl Said {
         alias
     }
 
-    pub(super) fn condition(&mut self, condition: Condition) -> String {
+    pub(super) fn condition(&mut self, condition: WriteCondition) -> String {
         match condition {
-            Condition::Absent => format!("attribute_not_exists({})", self.name(schema::PK)),
-            Condition::Is(name, value) => {
+            WriteCondition::Absent => format!("attribute_not_exists({})", self.name(schema::PK)),
+            WriteCondition::Is(name, value) => {
                 let (name, value) = (self.name(name), self.value(value));
                 format!("{name} = {value}")
             }
         }
     }
 
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: ItemChange) {
         let mut clauses = Vec::new();
         let set = change.set.into_iter().map(|(name, value)| {
             let (name, value) = (self.name(&name), self.value(value));
@@ -110,15 +111,15 @@ impl Said {
     }
 }
 
-impl Table {
+impl MeteredTable {
     pub(crate) async fn put(
         &self,
-        of: For<'_>,
+        context: CallContext<'_>,
         item: Item,
-        condition: Option<Condition>,
-    ) -> Result<Conditional, StoreError> {
-        let mut said = Said::default();
-        let condition = condition.map(|condition| said.condition(condition));
+        condition: Option<WriteCondition>,
+    ) -> Result<ConditionalOutcome, StoreError> {
+        let mut expression = ExpressionBuilder::default();
+        let condition = condition.map(|condition| expression.condition(condition));
         let size = attr::size(&item);
         let call = self
             .client
@@ -126,16 +127,16 @@ impl Table {
             .table_name(&*self.name)
             .set_item(Some(item))
             .set_condition_expression(condition)
-            .set_expression_attribute_names(said.names())
-            .set_expression_attribute_values(said.values())
+            .set_expression_attribute_names(expression.names())
+            .set_expression_attribute_values(expression.values())
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .return_consumed_capacity(Consumed::Indexes);
         match Box::pin(call.send()).await {
             Ok(answer) => {
-                self.count_write(of, answer.consumed_capacity());
-                Ok(Conditional::Done)
+                self.count_write(context, answer.consumed_capacity());
+                Ok(ConditionalOutcome::Done)
             }
-            Err(failed) => self.refused(of, failed, size, |error| match error {
+            Err(failed) => self.refused(context, failed, size, |error| match error {
                 PutItemError::ConditionalCheckFailedException(refused) => refused.item,
                 _ => None,
             }),
@@ -144,31 +145,31 @@ impl Table {
 
     pub(crate) async fn update(
         &self,
-        of: For<'_>,
-        key: &Key,
-        change: Change,
-        condition: Option<Condition>,
-    ) -> Result<Conditional, StoreError> {
-        let mut said = Said::default();
-        said.change(change);
-        let condition = condition.map(|condition| said.condition(condition));
+        context: CallContext<'_>,
+        key: &ItemKey,
+        change: ItemChange,
+        condition: Option<WriteCondition>,
+    ) -> Result<ConditionalOutcome, StoreError> {
+        let mut expression = ExpressionBuilder::default();
+        expression.change(change);
+        let condition = condition.map(|condition| expression.condition(condition));
         let call = self
             .client
             .update_item()
             .table_name(&*self.name)
             .set_key(Some(key.item()))
-            .update_expression(&said.text)
+            .update_expression(&expression.text)
             .set_condition_expression(condition)
-            .set_expression_attribute_names(said.names())
-            .set_expression_attribute_values(said.values())
+            .set_expression_attribute_names(expression.names())
+            .set_expression_attribute_values(expression.values())
             .return_values_on_condition_check_failure(OnFailure::AllOld)
             .return_consumed_capacity(Consumed::Indexes);
         match Box::pin(call.send()).await {
             Ok(answer) => {
-                self.count_write(of, answer.consumed_capacity());
-                Ok(Conditional::Done)
+                self.count_write(context, answer.consumed_capacity());
+                Ok(ConditionalOutcome::Done)
             }
-            Err(failed) => self.refused(of, failed, 0, |error| match error {
+            Err(failed) => self.refused(context, failed, 0, |error| match error {
                 UpdateItemError::ConditionalCheckFailedException(refused) => refused.item,
                 _ => None,
             }),
@@ -177,41 +178,41 @@ impl Table {
 
     pub(crate) async fn delete(
         &self,
-        of: For<'_>,
-        key: &Key,
-        condition: Option<Condition>,
-    ) -> Result<Conditional, StoreError> {
-        let mut said = Said::default();
-        let condition = condition.map(|condition| said.condition(condition));
+        context: CallContext<'_>,
+        key: &ItemKey,
+        condition: Option<WriteCondition>,
+    ) -> Result<ConditionalOutcome, StoreError> {
+        let mut expression = ExpressionBuilder::default();
+        let condition = condition.map(|condition| expression.condition(condition));
         let call = self
             .client
             .delete_item()
             .table_name(&*self.name)
             .set_key(Some(key.item()))
             .set_condition_expression(condition)
-            .set_expression_attribute_names(said.names())
-            .set_expression_attribute_values(said.values())
+            .set_expression_attribute_names(expression.names())
+            .set_expression_attribute_values(expression.values())
             .return_consumed_capacity(Consumed::Indexes);
         match Box::pin(call.send()).await {
             Ok(answer) => {
-                self.count_write(of, answer.consumed_capacity());
-                Ok(Conditional::Done)
+                self.count_write(context, answer.consumed_capacity());
+                Ok(ConditionalOutcome::Done)
             }
-            Err(failed) => self.refused(of, failed, 0, |error| match error {
+            Err(failed) => self.refused(context, failed, 0, |error| match error {
                 DeleteItemError::ConditionalCheckFailedException(refused) => refused.item,
                 _ => None,
             }),
         }
     }
 
-    /// Tells a condition that did not hold from a call that failed.
+    /// Distinguishes a failed condition from a failed call.
     fn refused<E>(
         &self,
-        of: For<'_>,
+        context: CallContext<'_>,
         failed: SdkError<E>,
         size: usize,
         item: impl FnOnce(E) -> Option<Item>,
-    ) -> Result<Conditional, StoreError>
+    ) -> Result<ConditionalOutcome, StoreError>
     where
         E: aws_sdk_dynamodb::error::ProvideErrorMetadata
             + std::error::Error
@@ -221,48 +222,60 @@ impl Table {
     {
         let failure = classify(&failed);
         if failure.class != Class::ConditionFailed {
-            self.count_failed(of, failure.class);
+            self.count_failed(context, failure.class);
             return Err(error::of_write(failure));
         }
         let item = match failed {
             SdkError::ServiceError(service) => item(service.into_err()),
             _ => None,
         };
-        let standing = item.as_ref().map_or(0, attr::size);
-        self.count_refused(of, write_units(standing.max(size)));
-        Ok(Conditional::Refused(item))
+        let existing = item.as_ref().map_or(0, attr::size);
+        self.count_refused(context, write_units(existing.max(size)));
+        Ok(ConditionalOutcome::Refused(item))
     }
 
-    /// Puts items whatever stands in their place.
-    pub(crate) async fn put_many(&self, of: For<'_>, items: Vec<Item>) -> Result<(), StoreError> {
+    /// Puts items unconditionally.
+    pub(crate) async fn put_many(
+        &self,
+        context: CallContext<'_>,
+        items: Vec<Item>,
+    ) -> Result<(), StoreError> {
         let request = |item| {
             let put = PutRequest::builder().set_item(Some(item)).build();
             put.map(|put| WriteRequest::builder().put_request(put).build())
         };
         let requests = items.into_iter().map(request).collect::<Result<_, _>>();
         self.write_many(
-            of,
+            context,
             requests.map_err(|error| StoreError::Invalid(error.to_string().into()))?,
         )
         .await
     }
 
     /// Deletes items; missing ones are fine.
-    pub(crate) async fn delete_many(&self, of: For<'_>, keys: &[Key]) -> Result<(), StoreError> {
-        let request = |key: &Key| {
+    pub(crate) async fn delete_many(
+        &self,
+        context: CallContext<'_>,
+        keys: &[ItemKey],
+    ) -> Result<(), StoreError> {
+        let request = |key: &ItemKey| {
             let delete = DeleteRequest::builder().set_key(Some(key.item())).build();
             delete.map(|delete| WriteRequest::builder().delete_request(delete).build())
         };
         let requests = keys.iter().map(request).collect::<Result<_, _>>();
         self.write_many(
-            of,
+            context,
             requests.map_err(|error| StoreError::Invalid(error.to_string().into()))?,
         )
         .await
     }
 
-    /// What DynamoDB leaves undone, because it is busy, is sent again.
-    async fn write_many(&self, of: For<'_>, requests: Vec<WriteRequest>) -> Result<(), StoreError> {
+    /// Writes in batches. Writes that DynamoDB leaves unprocessed, because it is busy, are sent again.
+    async fn write_many(
+        &self,
+        context: CallContext<'_>,
+        requests: Vec<WriteRequest>,
+    ) -> Result<(), StoreError> {
         for batch in requests.chunks(BATCH_MAX) {
             let mut left = HashMap::from([(self.name.to_string(), batch.to_vec())]);
             let mut tries = 0;
@@ -273,11 +286,11 @@ impl Table {
                     Ok(answer) => answer,
                     Err(failed) => {
                         let failure = classify(&failed);
-                        self.count_failed(of, failure.class);
+                        self.count_failed(context, failure.class);
                         return Err(error::of_write(failure));
                     }
                 };
-                self.count_write(of, answer.consumed_capacity());
+                self.count_write(context, answer.consumed_capacity());
                 left = answer.unprocessed_items.unwrap_or_default();
                 left.retain(|_, requests| !requests.is_empty());
                 if left.is_empty() {

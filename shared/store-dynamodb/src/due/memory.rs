@@ -1,8 +1,9 @@
-//! What looks remember: tasks that are not due yet, how far a long backlog was read, partitions that are empty.
+//! What scans remember between them: tasks that are not due yet, how far a backlog was read, empty partitions.
 //!
-//! All of it only saves reads. Whatever is forgotten is looked at again.
+//! All of it only saves reads. A task that is forgotten is read again.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -13,233 +14,249 @@ use std::{
 
 use dueline_domain::{JobName, TaskId, Timestamp};
 
-use super::Examined;
-use crate::{attr::Item, row::Row, schema::Home};
+use super::CheckedTask;
+use crate::{attr::Item, row::TaskRow, schema::JobPartitions};
 
 /// Most tasks remembered.
 const TASKS_MAX: usize = 200_000;
-/// How long a due task that a limit holds back is remembered as due.
-const HIDDEN_FOR: Duration = Duration::from_secs(10);
+/// Most partitions of which a cursor is kept.
+const CURSORS_MAX: usize = 100_000;
+/// How long a due task beyond a limit is remembered as due.
+const HOLD_BACK: Duration = Duration::from_secs(10);
 
-/// A task as it was when it was examined.
+/// A task as it was when it was checked.
 #[derive(Clone, Debug)]
-struct Remembered {
+struct RememberedTask {
     generation: Arc<str>,
     partition: Arc<str>,
-    /// The hint of its entry; another one means that it has moved.
+    /// The hint of its entry. Another hint means that the task was written since.
     hint: Timestamp,
-    examined: Examined,
-    /// Until then it is taken for what it was.
+    checked: CheckedTask,
+    /// When the memory of this task expires.
     until: Timestamp,
 }
 
-/// Where reading a partition stands.
+/// How far the scans of a partition have come.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
-    /// A long backlog is read in pieces, oldest first: where the next one begins. `None` while there is no backlog.
-    pub(super) head: Option<Item>,
-    /// Where the walk over the whole backlog stands, which no limit holds up.
-    pub(super) sweep: Option<Item>,
-    /// Up to which time new entries have been read while a backlog is.
+pub(super) struct DueCursor {
+    /// Where the next chunk of a backlog begins: a long backlog is read in chunks, oldest first. `None` while there is
+    /// no backlog.
+    pub(super) backlog_at: Option<Item>,
+    /// Where the sweep goes on, which reads the whole backlog again and again, and which no limit stops.
+    pub(super) sweep_at: Option<Item>,
+    /// Up to which hint the front was read: the entries whose hints pass while a backlog is read.
     pub(super) front: Option<Timestamp>,
-    /// Where that reading goes on, if there was more than one look can take.
+    /// Where the reading of the front goes on, when one scan could not read all of it.
     pub(super) front_at: Option<Item>,
-    /// Since when there was nothing in it, as far as is known.
+    /// Since when the partition has been empty.
     pub(super) empty_since: Option<Timestamp>,
-    pub(super) looked_at: Option<Timestamp>,
+    pub(super) scanned_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    tasks: HashMap<(JobName, TaskId), Remembered>,
-    places: HashMap<String, Place>,
-    /// Tasks to look at again although the reading may have passed their entries, while there is a backlog.
-    again: HashMap<Arc<str>, BTreeSet<(Timestamp, TaskId)>>,
+struct DueMemoryState {
+    tasks: HashMap<(JobName, TaskId), RememberedTask>,
+    cursors: HashMap<String, DueCursor>,
+    /// When to recheck remembered tasks of partitions with a backlog. The forward scan may have passed their entries,
+    /// so it does not come across them again.
+    rechecks: HashMap<Arc<str>, BTreeSet<(Timestamp, TaskId)>>,
 }
 
-/// Everything remembered.
+/// The memory of all scans of this process.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
-    known: Mutex<Known>,
-    /// Whether this process looks for due tasks at all: one that does not need not remember any.
-    looks: AtomicBool,
+pub(crate) struct DueMemory {
+    state: Mutex<DueMemoryState>,
+    /// Whether this process scans for due tasks. A process that does not scan remembers nothing.
+    enabled: AtomicBool,
 }
 
-impl Watch {
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+impl DueMemory {
+    fn lock(&self) -> MutexGuard<'_, DueMemoryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, what is written is remembered.
-    pub(super) fn begin(&self) {
-        self.looks.store(true, Ordering::Relaxed);
+    /// Starts to remember what this process writes.
+    pub(super) fn enable(&self) {
+        self.enabled.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets a task, because nobody knows what it is now.
+    /// Forgets a task whose state is unknown now.
     pub(crate) fn forget(&self, job: &JobName, id: &TaskId) {
-        if self.looks.load(Ordering::Relaxed) {
+        if self.enabled.load(Ordering::Relaxed) {
             self.lock().tasks.remove(&(job.clone(), *id));
         }
     }
 
-    /// Notes what this process has just written, which is as good as having looked. A partition that is about to have
-    /// an entry is looked at again at once.
-    pub(crate) fn note(&self, home: &Home, row: &Row, again: Duration) {
-        if !self.looks.load(Ordering::Relaxed) {
+    /// Remembers a task that this process has just written, as if a scan had checked it. Its partition is no longer
+    /// empty, so the next scan reads it without waiting for the idle poll.
+    pub(crate) fn record_write(
+        &self,
+        partitions: &JobPartitions,
+        row: &TaskRow,
+        recheck: Duration,
+    ) {
+        if !self.enabled.load(Ordering::Relaxed) {
             return;
         }
         let task = &row.task;
-        self.forget(&home.job, &task.id);
+        self.forget(&partitions.job, &task.id);
         let (Some(partition), Some(hint)) = (row.due_key(), row.hint()) else {
             return;
         };
-        if let Some(place) = self.lock().places.get_mut(partition) {
-            place.empty_since = None;
+        if let Some(cursor) = self.lock().cursors.get_mut(partition) {
+            cursor.empty_since = None;
         }
-        let Some(trigger_at) = task.state.trigger_at() else {
+        let Some(trigger_at) = task.trigger_at() else {
             return;
         };
-        let examined = Examined {
+        let checked = CheckedTask {
+            priority: Reverse(task.priority),
             trigger_at,
             id: task.id,
             kind: task.kind(),
         };
-        let until = trigger_at.min(task.changed_at.after(again));
-        self.remember(home, &partition.into(), hint, examined, until);
+        let until = trigger_at.min(task.changed_at.after(recheck));
+        self.remember(partitions, &partition.into(), hint, checked, until);
     }
 
-    pub(super) fn place(&self, partition: &str) -> Place {
+    pub(super) fn cursor(&self, partition: &str) -> DueCursor {
         self.lock()
-            .places
+            .cursors
             .get(partition)
             .cloned()
             .unwrap_or_default()
     }
 
-    pub(super) fn keep_place(&self, partition: &str, place: Place) {
-        let mut known = self.lock();
-        if place.head.is_none() {
-            known.again.remove(partition);
+    pub(super) fn set_cursor(&self, partition: &str, cursor: DueCursor) {
+        let mut state = self.lock();
+        if cursor.backlog_at.is_none() {
+            state.rechecks.remove(partition);
         }
-        // Jobs come and go; their places need not be kept for ever.
-        if known.places.len() > 100_000 {
-            known.places.clear();
+        // Cursors of deleted jobs would otherwise stay forever.
+        if state.cursors.len() > CURSORS_MAX {
+            state.cursors.clear();
         }
-        known.places.insert(partition.to_owned(), place);
+        state.cursors.insert(partition.to_owned(), cursor);
     }
 
-    /// The task as it was, if that still holds.
+    /// The task as it was checked, if the memory of it is still valid.
     pub(super) fn recall(
         &self,
-        home: &Home,
+        partitions: &JobPartitions,
         id: &TaskId,
         hint: Timestamp,
         now: Timestamp,
-    ) -> Option<Examined> {
-        let known = self.lock();
-        let task = known.tasks.get(&(home.job.clone(), *id))?;
-        let holds = task.generation == home.generation && task.hint == hint && now < task.until;
-        holds.then_some(task.examined)
+    ) -> Option<CheckedTask> {
+        let state = self.lock();
+        let task = state.tasks.get(&(partitions.job.clone(), *id))?;
+        let is_valid =
+            task.generation == partitions.generation && task.hint == hint && now < task.until;
+        is_valid.then_some(task.checked)
     }
 
-    /// Remembers a task that is not due until a time.
+    /// Remembers a checked task until a time.
     pub(super) fn remember(
         &self,
-        home: &Home,
+        partitions: &JobPartitions,
         partition: &Arc<str>,
         hint: Timestamp,
-        examined: Examined,
+        checked: CheckedTask,
         until: Timestamp,
     ) {
-        let mut known = self.lock();
-        if known.tasks.len() >= TASKS_MAX {
-            known.tasks.clear();
-            known.again.clear();
+        let mut state = self.lock();
+        if state.tasks.len() >= TASKS_MAX {
+            state.tasks.clear();
+            state.rechecks.clear();
         }
-        if known
-            .places
+        if state
+            .cursors
             .get(&**partition)
-            .is_some_and(|place| place.head.is_some())
+            .is_some_and(|cursor| cursor.backlog_at.is_some())
         {
-            let again = known.again.entry(partition.clone()).or_default();
-            again.insert((until, examined.id));
+            let rechecks = state.rechecks.entry(partition.clone()).or_default();
+            rechecks.insert((until, checked.id));
         }
-        let remembered = Remembered {
-            generation: home.generation.clone(),
+        let remembered = RememberedTask {
+            generation: partitions.generation.clone(),
             partition: partition.clone(),
             hint,
-            examined,
+            checked,
             until,
         };
-        known
+        state
             .tasks
-            .insert((home.job.clone(), examined.id), remembered);
+            .insert((partitions.job.clone(), checked.id), remembered);
     }
 
-    /// Remembers due tasks that nobody wants at the moment.
-    pub(super) fn hide(&self, home: &Home, tasks: &[Examined], now: Timestamp) {
-        let mut known = self.lock();
-        let known = &mut *known;
-        for task in tasks {
-            let key = (home.job.clone(), task.id);
-            let Some(remembered) = known.tasks.get_mut(&key) else {
-                continue;
-            };
-            if remembered.examined != *task || remembered.until > now {
-                continue;
-            }
-            remembered.until = now.after(HIDDEN_FOR);
-            if let Some(again) = known.again.get_mut(&remembered.partition) {
-                again.insert((remembered.until, task.id));
-            }
-        }
-    }
-
-    /// Goes back in a backlog, to what a limit held back.
-    pub(super) fn go_back(&self, partition: &str, head: Option<Item>) {
-        if let Some(place) = self.lock().places.get_mut(partition) {
-            place.head = head;
-        }
-    }
-
-    /// Takes back what [`Watch::ripe`] answered and nobody looked at.
-    pub(super) fn ripen_again(
+    /// Remembers due tasks beyond a limit as due for [`HOLD_BACK`].
+    pub(super) fn hold_back(
         &self,
-        partition: &str,
-        ripe: &[(TaskId, Timestamp)],
+        partitions: &JobPartitions,
+        tasks: &[CheckedTask],
         now: Timestamp,
     ) {
-        let mut known = self.lock();
-        if let Some(again) = known.again.get_mut(partition) {
-            again.extend(ripe.iter().map(|(id, _)| (now, *id)));
+        let mut state = self.lock();
+        let state = &mut *state;
+        for task in tasks {
+            let key = (partitions.job.clone(), task.id);
+            let Some(remembered) = state.tasks.get_mut(&key) else {
+                continue;
+            };
+            if remembered.checked != *task || remembered.until > now {
+                continue;
+            }
+            remembered.until = now.after(HOLD_BACK);
+            if let Some(rechecks) = state.rechecks.get_mut(&remembered.partition) {
+                rechecks.insert((remembered.until, task.id));
+            }
         }
     }
 
-    /// Tasks of a partition whose time to be looked at again has come, with the hints they had.
-    pub(super) fn ripe(
+    /// Sets the forward scan of a backlog back to tasks beyond a limit.
+    pub(super) fn rewind(&self, partition: &str, backlog_at: Option<Item>) {
+        if let Some(cursor) = self.lock().cursors.get_mut(partition) {
+            cursor.backlog_at = backlog_at;
+        }
+    }
+
+    /// Takes the tasks of a partition whose recheck time has passed, with the hints that they had.
+    pub(super) fn take_rechecks(
         &self,
-        home: &Home,
+        partitions: &JobPartitions,
         partition: &str,
         now: Timestamp,
         max: usize,
     ) -> Vec<(TaskId, Timestamp)> {
-        let mut known = self.lock();
-        let known = &mut *known;
-        let Some(again) = known.again.get_mut(partition) else {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let Some(rechecks) = state.rechecks.get_mut(partition) else {
             return Vec::new();
         };
-        let mut ripe = Vec::new();
-        while ripe.len() < max
-            && let Some((until, id)) = again.first().copied()
+        let mut taken = Vec::new();
+        while taken.len() < max
+            && let Some((until, id)) = rechecks.first().copied()
             && until <= now
         {
-            again.pop_first();
-            let task = known.tasks.get(&(home.job.clone(), id));
-            // One that was remembered anew since has its place further back.
+            rechecks.pop_first();
+            let task = state.tasks.get(&(partitions.job.clone(), id));
+            // A task that was remembered again since has a later recheck time.
             if let Some(task) = task.filter(|task| task.until <= until) {
-                ripe.push((id, task.hint));
+                taken.push((id, task.hint));
             }
         }
-        ripe
+        taken
+    }
+
+    /// Returns what [`DueMemory::take_rechecks`] answered, when the tasks could not be checked.
+    pub(super) fn return_rechecks(
+        &self,
+        partition: &str,
+        taken: &[(TaskId, Timestamp)],
+        now: Timestamp,
+    ) {
+        let mut state = self.lock();
+        if let Some(rechecks) = state.rechecks.get_mut(partition) {
+            rechecks.extend(taken.iter().map(|(id, _)| (now, *id)));
+        }
     }
 }

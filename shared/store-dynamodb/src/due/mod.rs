@@ -1,164 +1,181 @@
-//! Due tasks, read from the index and checked against the tasks themselves.
+//! Due tasks: candidates are read from the due index and checked against the tasks themselves.
 //!
-//! The index tells a time that is never later than the trigger time. So a look reads it from the beginning up to now,
-//! and fetches those tasks that it does not remember to be not due yet.
+//! `design.md` in this folder explains the index and how it is read.
 
 mod memory;
 mod partition;
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
-use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
+use dueline_domain::{JobName, Priority, StateKind, TaskId, Timestamp};
 use dueline_ports::{DuePage, DueQuery, DueTask, StoreError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-use self::partition::Piece;
-use crate::{jobs::Entry, store::Inner};
+use self::partition::BacklogChunk;
+use crate::{jobs::JobEntry, store::DynamoStore};
 
-pub(crate) use memory::Watch;
+pub(crate) use memory::DueMemory;
 
-/// Partitions read at once.
-const SIDE_BY_SIDE: usize = 16;
+/// Partitions of the index that are scanned at once.
+const CONCURRENT_SCANS: usize = 16;
 
-/// A task that a look has examined.
+/// Priority, state and trigger time of a task, as a scan read them from the task itself. Sorted as the caller gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Examined {
+struct CheckedTask {
+    priority: Reverse<Priority>,
     trigger_at: Timestamp,
     id: TaskId,
     kind: StateKind,
 }
 
-/// What a look at one partition found.
+/// The result of a scan of one partition, or of all partitions of one job.
 #[derive(Debug, Default)]
-struct Looked {
-    due: Vec<Examined>,
+struct ScanResult {
+    due: Vec<CheckedTask>,
     /// The earliest trigger time to come, or an earlier time.
     next_at: Option<Timestamp>,
-    /// Pieces of backlogs: entries of the past were left for the next look.
-    pieces: Vec<Piece>,
+    /// Chunks of backlogs: entries with passed hints remain for the next scan.
+    chunks: Vec<BacklogChunk>,
 }
 
-impl Looked {
-    fn later(&mut self, at: Timestamp) {
+impl ScanResult {
+    /// Takes a future trigger time into account.
+    fn add_next(&mut self, at: Timestamp) {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    fn join(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.due.extend(other.due);
-        self.pieces.extend(other.pieces);
+        self.chunks.extend(other.chunks);
         if let Some(at) = other.next_at {
-            self.later(at);
+            self.add_next(at);
         }
     }
 }
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
-        self.watch.begin();
-        let jobs = self.jobs_as_known().await?;
+        self.due_memory.enable();
+        let jobs = self.jobs_or_stale().await?;
         let partitions = jobs.iter().flat_map(|entry| {
             let shards = 0..entry.shards;
             shards.map(move |shard| (entry.clone(), shard))
         });
-        let mine: Vec<_> = partitions
-            .filter(|(entry, shard)| covers(&query, &entry.home.job, *shard))
+        let covered: Vec<_> = partitions
+            .filter(|(entry, shard)| covers(&query, &entry.partitions.job, *shard))
             .collect();
         let now = query.now;
-        let mut looks = stream::iter(mine)
+        let mut scans = stream::iter(covered)
             .map(|(entry, shard)| {
-                let wanted = query.pending_limits.get(&entry.home.job) != Some(&0);
+                let wants_pending = query.pending_limits.get(&entry.partitions.job) != Some(&0);
                 Box::pin(async move {
-                    match self.look(&entry, shard, now, wanted).await {
-                        Ok(looked) => Ok((entry, Some(looked))),
-                        // A hot partition must not hide those of other jobs.
+                    match self.scan_partition(&entry, shard, now, wants_pending).await {
+                        Ok(result) => Ok((entry, Some(result))),
+                        // A throttled partition must not hide those of other jobs.
                         Err(StoreError::Throttled) => Ok((entry, None)),
                         Err(error) => Err(error),
                     }
                 })
             })
-            .buffer_unordered(SIDE_BY_SIDE);
-        let (mut seen, mut throttled) = (0, 0);
-        let mut by_job: BTreeMap<JobName, (std::sync::Arc<Entry>, Looked)> = BTreeMap::new();
-        while let Some((entry, looked)) = looks.try_next().await? {
-            let Some(looked) = looked else {
+            .buffer_unordered(CONCURRENT_SCANS);
+        let (mut scanned, mut throttled) = (0, 0);
+        let mut by_job: BTreeMap<JobName, (std::sync::Arc<JobEntry>, ScanResult)> = BTreeMap::new();
+        while let Some((entry, result)) = scans.try_next().await? {
+            let Some(result) = result else {
                 throttled += 1;
                 continue;
             };
-            seen += 1;
-            let name = entry.home.job.clone();
-            let (_, all) = by_job
+            scanned += 1;
+            let name = entry.partitions.job.clone();
+            let (_, merged) = by_job
                 .entry(name)
-                .or_insert_with(|| (entry, Looked::default()));
-            all.join(looked);
+                .or_insert_with(|| (entry, ScanResult::default()));
+            merged.merge(result);
         }
-        drop(looks);
-        if seen == 0 && throttled > 0 {
+        drop(scans);
+        if scanned == 0 && throttled > 0 {
             return Err(StoreError::Throttled);
         }
         let mut page = DuePage {
             more: throttled > 0,
             ..DuePage::default()
         };
-        for (job, (entry, looked)) in by_job {
-            self.choose(&query, &job, &entry, looked, &mut page);
+        for (job, (entry, result)) in by_job {
+            self.add_to_page(&query, &job, &entry, result, &mut page);
         }
         Ok(page)
     }
 
-    /// Adds what the limits let through. The rest is remembered for a while, so that a paused job with a long backlog
-    /// is not fetched again at each look.
-    fn choose(
+    /// Adds the due tasks of a job to the page, up to the limits. The tasks beyond the limits are remembered as due for
+    /// a while, so that the long backlog of a paused job is not fetched again at each scan.
+    fn add_to_page(
         &self,
         query: &DueQuery,
         job: &JobName,
-        entry: &Entry,
-        mut looked: Looked,
+        entry: &JobEntry,
+        mut result: ScanResult,
         page: &mut DuePage,
     ) {
         let max = query.limit_per_job;
-        let wanted = query.pending_limits.get(job).copied();
-        let pending_max = wanted.map_or(max, |wanted| wanted.min(max));
-        looked.due.sort_unstable();
-        let (mut shown, mut hidden) = (Vec::new(), Vec::new());
-        let (mut pending, mut owned) = (0, 0);
-        for task in looked.due {
-            let (count, most) = if task.kind.is_owned() {
+        let pending_limit = query.pending_limits.get(job).copied();
+        let pending_max = pending_limit.map_or(max, |limit| limit.min(max));
+        result.due.sort_unstable();
+        let (mut shown, mut held_back) = (Vec::new(), Vec::new());
+        let owed_max = query.owed_limit_of(job);
+        let (mut pending, mut owned, mut owed) = (0, 0, 0);
+        for task in result.due {
+            if task.kind.is_final() {
+                owed += 1;
+                if owed <= owed_max {
+                    page.owed.push(due_task(job, &task));
+                } else {
+                    held_back.push(task);
+                }
+                continue;
+            }
+            let (count, limit) = if task.kind.is_owned() {
                 (&mut owned, max)
             } else {
                 (&mut pending, pending_max)
             };
             *count += 1;
-            if *count <= most && shown.len() < max {
+            if *count <= limit && shown.len() < max {
                 shown.push(task);
             } else {
-                hidden.push(task);
+                held_back.push(task);
             }
         }
-        let held_back = hidden
-            .iter()
-            .any(|task| task.kind.is_owned() || pending_max > 0);
-        page.more |= held_back || (!looked.pieces.is_empty() && !shown.is_empty());
-        self.watch.hide(&entry.home, &hidden, query.now);
-        if held_back {
-            let hidden = hidden.iter().map(|task| task.id).collect();
-            for piece in &looked.pieces {
-                if let Some(head) = piece.back_to(&hidden) {
-                    self.watch.go_back(&piece.partition, head);
+        let has_more = held_back.iter().any(|task| match task.kind {
+            kind if kind.is_final() => false,
+            kind => kind.is_owned() || pending_max > 0,
+        });
+        page.more |= has_more || (!result.chunks.is_empty() && !shown.is_empty());
+        self.due_memory
+            .hold_back(&entry.partitions, &held_back, query.now);
+        if has_more {
+            let held_back = held_back.iter().map(|task| task.id).collect();
+            for chunk in &result.chunks {
+                if let Some(backlog_at) = chunk.start_before(&held_back) {
+                    self.due_memory.rewind(&chunk.partition, backlog_at);
                 }
             }
         }
-        let tasks = shown.into_iter().map(|task| DueTask {
-            job: job.clone(),
-            id: task.id,
-            kind: task.kind,
-            trigger_at: task.trigger_at,
-        });
-        page.tasks.extend(tasks);
-        page.next_at = page.next_at.into_iter().chain(looked.next_at).min();
+        page.tasks
+            .extend(shown.iter().map(|task| due_task(job, task)));
+        page.next_at = page.next_at.into_iter().chain(result.next_at).min();
     }
 }
 
-/// Whether the caller reads this partition.
+fn due_task(job: &JobName, task: &CheckedTask) -> DueTask {
+    DueTask {
+        job: job.clone(),
+        id: task.id,
+        kind: task.kind,
+        trigger_at: task.trigger_at,
+    }
+}
+
+/// Whether the caller's share covers this partition.
 fn covers(query: &DueQuery, job: &JobName, shard: u32) -> bool {
     let share = query.share.as_ref();
     share.is_none_or(|share| share.covers(job, shard))

@@ -1,6 +1,7 @@
-//! A look at one partition of the index.
+//! The scan of one partition of the due index.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
@@ -9,260 +10,277 @@ use dueline_domain::{TaskId, Timestamp};
 use dueline_ports::StoreError;
 use tokio::time::Duration;
 
-use super::{Examined, Looked, memory::Place};
+use super::{CheckedTask, ScanResult, memory::DueCursor};
 use crate::{
     attr::{Item, num, text},
-    calls::{Ask, For, Key, Range},
+    calls::{CallContext, ItemKey, QueryRequest, SortRange},
     hint,
-    jobs::Entry,
+    jobs::JobEntry,
     row, schema,
-    store::Inner,
+    store::DynamoStore,
 };
 
-/// Entries of one look, beyond which the rest waits for the next one.
+/// Most entries that the forward scan reads; the others wait for the next scan.
 const ENTRIES_MAX: usize = 2_000;
-/// Entries of one look at a backlog whose tasks nobody wants, because the job is paused.
-const UNWANTED_MAX: usize = 200;
-/// Entries of one step of the walk over a whole backlog.
-const SWEPT_MAX: usize = 500;
-/// Entries of the first page: what costs the least that a query can cost.
+/// The same for a backlog whose pending tasks are not wanted because the job is paused.
+const UNWANTED_ENTRIES_MAX: usize = 200;
+/// Entries that the sweep reads per scan.
+const SWEEP_ENTRIES_MAX: usize = 500;
+/// Entries of the first page: about as many as the smallest charge of a query covers.
 const FIRST_PAGE: usize = 20;
-/// Entries that may come into the index this late are still seen while a backlog is read.
-const OVERLAP: Duration = Duration::from_secs(15);
-/// How far back a reader begins that comes to a backlog: hints of owned tasks lie up to two minutes behind.
-const NEW_FRONT_MS: i64 = 300_000;
-/// A partition that was empty for this long is looked at less often.
+/// How much later than its hint an entry may appear in the index and still be read by the front.
+const FRONT_OVERLAP: Duration = Duration::from_secs(15);
+/// How far in the past the front begins for a reader that is new to a backlog: hints of owned tasks are up to two
+/// minutes behind.
+const FIRST_FRONT_MS: i64 = 300_000;
+/// A partition that was empty for this long is scanned only once per idle poll.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
 
 /// An entry of the index.
 #[derive(Clone, Debug)]
-struct Pointer {
+struct DueEntry {
     id: TaskId,
     hint: Timestamp,
+    /// The partition of the task itself.
     partition: String,
 }
 
-fn pointer(item: &Item) -> Option<Pointer> {
-    let key = Key::of(item)?;
-    Some(Pointer {
+fn due_entry(item: &Item) -> Option<DueEntry> {
+    let key = ItemKey::of(item)?;
+    Some(DueEntry {
         id: key.task()?,
         hint: row::hint(item)?,
         partition: key.pk,
     })
 }
 
-/// A stretch of the index.
+/// Consecutive entries of the index.
 #[derive(Default)]
-struct Stretch {
-    past: Vec<Pointer>,
-    /// The first entry of the future.
-    future: Option<Timestamp>,
-    /// Where it was cut off; `None` when it came to the future or to the end.
+struct IndexSlice {
+    /// Entries whose hint has passed.
+    entries: Vec<DueEntry>,
+    /// The hint of the first entry in the future.
+    next_hint: Option<Timestamp>,
+    /// Where the rest begins; `None` when the reading came to the future or to the end.
     cut_at: Option<Item>,
 }
 
-impl Pointer {
-    /// Where a reading that goes on behind this entry begins.
-    fn place(&self, due_key: &str) -> Item {
-        let mut item = Key::new(&self.partition, self.id.as_bytes()).item();
+impl DueEntry {
+    /// The position of this entry, from which a query can go on.
+    fn position(&self, due_key: &str) -> Item {
+        let mut item = ItemKey::new(&self.partition, self.id.as_bytes()).item();
         item.insert(schema::DUE_KEY.into(), text(due_key));
         item.insert(schema::DUE_HINT.into(), num(self.hint.millis()));
         item
     }
 }
 
-/// A piece of a backlog, in the order of the index.
+/// A chunk of a backlog, in the order of the index.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct BacklogChunk {
     pub(super) partition: Arc<str>,
     start: Option<Item>,
-    pointers: Vec<Pointer>,
+    entries: Vec<DueEntry>,
 }
 
-impl Piece {
-    /// Where reading goes on so that no task in `hidden` is passed; `None` if there is none of them here.
-    pub(super) fn back_to(&self, hidden: &BTreeSet<TaskId>) -> Option<Option<Item>> {
+impl BacklogChunk {
+    /// Where the forward scan has to go on so that it passes none of the tasks that a limit held back; `None` if this
+    /// chunk contains none of them.
+    pub(super) fn start_before(&self, held_back: &BTreeSet<TaskId>) -> Option<Option<Item>> {
         let first = self
-            .pointers
+            .entries
             .iter()
-            .position(|pointer| hidden.contains(&pointer.id))?;
-        let behind = first
+            .position(|entry| held_back.contains(&entry.id))?;
+        let before = first
             .checked_sub(1)
-            .and_then(|before| self.pointers.get(before));
-        Some(match behind {
-            Some(pointer) => Some(pointer.place(&self.partition)),
+            .and_then(|before| self.entries.get(before));
+        Some(match before {
+            Some(entry) => Some(entry.position(&self.partition)),
             None => self.start.clone(),
         })
     }
 }
 
-impl Inner {
-    /// Looks at a partition. When its tasks are not wanted, only those that a worker owns matter, and a long backlog
-    /// is walked slowly.
-    pub(super) async fn look(
+impl DynamoStore {
+    /// Scans a partition for due tasks. When `wants_pending` is false, only owned tasks matter, and a long backlog is
+    /// read slowly.
+    pub(super) async fn scan_partition(
         &self,
-        entry: &Entry,
+        entry: &JobEntry,
         shard: u32,
         now: Timestamp,
-        wanted: bool,
-    ) -> Result<Looked, StoreError> {
-        let partition: Arc<str> = entry.home.due(shard).into();
-        let mut place = self.watch.place(&partition);
-        let before = place.clone();
-        if self.may_wait(&place, now) {
-            return Ok(Looked::default());
+        wants_pending: bool,
+    ) -> Result<ScanResult, StoreError> {
+        let partition: Arc<str> = entry.partitions.due(shard).into();
+        let mut cursor = self.due_memory.cursor(&partition);
+        let old_cursor = cursor.clone();
+        if self.may_skip(&cursor, now) {
+            return Ok(ScanResult::default());
         }
-        let of = For::job(entry.home.job.as_str(), "due");
-        let start = place.head.take();
+        let context = CallContext::of_job(entry.partitions.job.as_str(), "due");
+        let start = cursor.backlog_at.take();
         let in_backlog = start.is_some();
-        let most = if in_backlog && !wanted {
-            UNWANTED_MAX
+        let entries_max = if in_backlog && !wants_pending {
+            UNWANTED_ENTRIES_MAX
         } else {
             ENTRIES_MAX
         };
-        let stretch = self
-            .read(of, &partition, Range::All, start.clone(), now, most)
+        let (all, from) = (SortRange::All, start.clone());
+        let forward = self
+            .read_index(context, &partition, all, from, now, entries_max)
             .await?;
-        let mut pointers = stretch.past;
-        let mut ripened = Vec::new();
-        let mut looked = Looked::default();
-        if let Some(at) = stretch.future {
-            looked.later(at);
+        let mut entries = forward.entries;
+        let mut rechecks = Vec::new();
+        let mut result = ScanResult::default();
+        if let Some(at) = forward.next_hint {
+            result.add_next(at);
         }
-        if stretch.cut_at.is_some() {
-            looked.pieces.push(Piece {
+        if forward.cut_at.is_some() {
+            result.chunks.push(BacklogChunk {
                 partition: partition.clone(),
                 start,
-                pointers: pointers.clone(),
+                entries: entries.clone(),
             });
         }
-        if in_backlog || stretch.cut_at.is_some() {
-            // While a backlog is read piece by piece, what comes up now must not wait for its end.
-            let overlap = i64::try_from(OVERLAP.as_millis()).unwrap_or(0);
-            // A reader that is new here knows nothing of what others have read: it begins where the hints of owned tasks
-            // may lie.
-            let front = place
-                .front
-                .map_or(now.millis() - NEW_FRONT_MS, |front| front.min(now).millis());
+        if in_backlog || forward.cut_at.is_some() {
+            // Tasks that become due now must not wait until the backlog has been read to its end.
+            let overlap = i64::try_from(FRONT_OVERLAP.as_millis()).unwrap_or(0);
+            // A reader without a front begins early enough for the hints of owned tasks.
+            let front = cursor.front.map_or(now.millis() - FIRST_FRONT_MS, |front| {
+                front.min(now).millis()
+            });
             let since = front - overlap;
-            let from = place.front_at.take();
+            let from = cursor.front_at.take();
             let range = if from.is_some() {
-                Range::All
+                SortRange::All
             } else {
-                Range::From(num(since.max(0)))
+                SortRange::From(num(since.max(0)))
             };
             let front = self
-                .read(of, &partition, range, from, now, ENTRIES_MAX)
+                .read_index(context, &partition, range, from, now, ENTRIES_MAX)
                 .await?;
             if front.cut_at.is_none() {
-                place.front = Some(now);
+                cursor.front = Some(now);
             }
-            place.front_at = front.cut_at;
-            if let Some(at) = front.future {
-                looked.later(at);
+            cursor.front_at = front.cut_at;
+            if let Some(at) = front.next_hint {
+                result.add_next(at);
             }
-            let mut sweep = Stretch::default();
+            let mut sweep = IndexSlice::default();
             if in_backlog {
-                let from = place.sweep.take();
+                let (all, from) = (SortRange::All, cursor.sweep_at.take());
                 sweep = self
-                    .read(of, &partition, Range::All, from, now, SWEPT_MAX)
+                    .read_index(context, &partition, all, from, now, SWEEP_ENTRIES_MAX)
                     .await?;
             }
-            place.sweep = sweep.cut_at;
-            ripened = self.watch.ripe(&entry.home, &partition, now, ENTRIES_MAX);
-            let ripe = ripened.iter().copied().map(|(id, hint)| Pointer {
+            cursor.sweep_at = sweep.cut_at;
+            rechecks =
+                self.due_memory
+                    .take_rechecks(&entry.partitions, &partition, now, ENTRIES_MAX);
+            let rechecked = rechecks.iter().copied().map(|(id, hint)| DueEntry {
                 id,
                 hint,
-                partition: entry.home.of(&id),
+                partition: entry.partitions.of_task(&id),
             });
-            pointers.extend(front.past.into_iter().chain(sweep.past).chain(ripe));
-            let mut seen = BTreeSet::new();
-            pointers.retain(|pointer| seen.insert(pointer.id));
+            entries.extend(
+                front
+                    .entries
+                    .into_iter()
+                    .chain(sweep.entries)
+                    .chain(rechecked),
+            );
+            let mut unique = BTreeSet::new();
+            entries.retain(|entry| unique.insert(entry.id));
         }
-        let is_empty = pointers.is_empty() && looked.next_at.is_none() && !in_backlog;
-        place.head = stretch.cut_at;
-        place.empty_since = is_empty.then(|| place.empty_since.unwrap_or(now));
-        place.looked_at = Some(now);
-        self.watch.keep_place(&partition, place);
-        let examined = self.examine(of, entry, &partition, now, pointers, &mut looked);
-        if let Err(error) = examined.await {
-            // What was read and not looked at must come again.
-            self.watch.keep_place(&partition, before);
-            self.watch.ripen_again(&partition, &ripened, now);
+        let is_empty = entries.is_empty() && result.next_at.is_none() && !in_backlog;
+        cursor.backlog_at = forward.cut_at;
+        cursor.empty_since = is_empty.then(|| cursor.empty_since.unwrap_or(now));
+        cursor.scanned_at = Some(now);
+        self.due_memory.set_cursor(&partition, cursor);
+        let checked = self.check_entries(context, entry, &partition, now, entries, &mut result);
+        if let Err(error) = checked.await {
+            // The next scan has to read the same entries again.
+            self.due_memory.set_cursor(&partition, old_cursor);
+            self.due_memory.return_rechecks(&partition, &rechecks, now);
             return Err(error);
         }
-        Ok(looked)
+        Ok(result)
     }
 
-    /// Whether a partition that was empty for a while need not be looked at this time.
-    fn may_wait(&self, place: &Place, now: Timestamp) -> bool {
-        let (Some(empty_since), Some(looked_at)) = (place.empty_since, place.looked_at) else {
+    /// Whether this scan may skip a partition, because it has been empty for a while and its idle poll is not due.
+    fn may_skip(&self, cursor: &DueCursor, now: Timestamp) -> bool {
+        let (Some(empty_since), Some(scanned_at)) = (cursor.empty_since, cursor.scanned_at) else {
             return false;
         };
-        // A clock that stepped back must not keep anybody waiting.
-        now >= looked_at
+        // When the clock was set back, the partition is not skipped.
+        now >= scanned_at
             && now.since(empty_since) >= IDLE_AFTER
-            && now.since(looked_at) < self.options.idle_poll
+            && now.since(scanned_at) < self.options.idle_poll
     }
 
-    /// Reads entries in order, up to the first one of the future or a bound. An empty page is no end.
-    async fn read(
+    /// Reads entries in the order of the index, up to the first one in the future or to about `entries_max`. An empty
+    /// page is not the end.
+    async fn read_index(
         &self,
-        of: For<'_>,
+        context: CallContext<'_>,
         partition: &str,
-        range: Range,
+        range: SortRange,
         mut after: Option<Item>,
         now: Timestamp,
-        most: usize,
-    ) -> Result<Stretch, StoreError> {
-        let mut stretch = Stretch::default();
+        entries_max: usize,
+    ) -> Result<IndexSlice, StoreError> {
+        let mut slice = IndexSlice::default();
         let mut limit = FIRST_PAGE;
         loop {
-            let ask = Ask {
+            let request = QueryRequest {
                 partition,
                 due: true,
                 range: range.clone(),
                 limit: Some(limit),
                 after: after.take(),
-                ..Ask::default()
+                ..QueryRequest::default()
             };
-            let page = self.table.query(of, ask).await?;
+            let page = self.table.query(context, request).await?;
             for item in &page.items {
-                let Some(pointer) = pointer(item) else {
+                let Some(entry) = due_entry(item) else {
                     continue;
                 };
-                if pointer.hint > now {
-                    stretch.future = Some(pointer.hint);
-                    return Ok(stretch);
+                if entry.hint > now {
+                    slice.next_hint = Some(entry.hint);
+                    return Ok(slice);
                 }
-                stretch.past.push(pointer);
+                slice.entries.push(entry);
             }
             after = page.next;
-            if after.is_none() || stretch.past.len() >= most {
-                stretch.cut_at = after;
-                return Ok(stretch);
+            if after.is_none() || slice.entries.len() >= entries_max {
+                slice.cut_at = after;
+                return Ok(slice);
             }
-            limit = (limit * 10).min(most - stretch.past.len()).max(1);
+            limit = (limit * 10).min(entries_max - slice.entries.len()).max(1);
         }
     }
 
-    /// Finds out what the tasks behind the entries are. An entry whose task is gone or finished is old: it is passed.
-    async fn examine(
+    /// Checks the tasks of the entries and adds the due ones to the result. An entry whose task is missing or finished
+    /// is stale and is skipped.
+    async fn check_entries(
         &self,
-        of: For<'_>,
-        entry: &Entry,
+        context: CallContext<'_>,
+        entry: &JobEntry,
         partition: &Arc<str>,
         now: Timestamp,
-        pointers: Vec<Pointer>,
-        looked: &mut Looked,
+        entries: Vec<DueEntry>,
+        result: &mut ScanResult,
     ) -> Result<(), StoreError> {
-        let (home, mut unknown) = (&entry.home, HashMap::new());
-        let again = hint::look_again(&entry.job.policy, pointers.len());
-        for pointer in pointers {
-            match self.watch.recall(home, &pointer.id, pointer.hint, now) {
-                Some(task) if task.trigger_at <= now => looked.due.push(task),
-                Some(task) => looked.later(task.trigger_at),
-                None => drop(unknown.insert(pointer.id, pointer)),
+        let (partitions, mut unknown) = (&entry.partitions, HashMap::new());
+        let recheck_after = hint::recheck_after(&entry.job.policy, entries.len());
+        for entry in entries {
+            match self
+                .due_memory
+                .recall(partitions, &entry.id, entry.hint, now)
+            {
+                Some(task) if task.trigger_at <= now => result.due.push(task),
+                Some(task) => result.add_next(task.trigger_at),
+                None => drop(unknown.insert(entry.id, entry)),
             }
         }
         let mut ids: Vec<_> = unknown.keys().copied().collect();
@@ -270,43 +288,45 @@ impl Inner {
         let keys: Vec<_> = ids
             .iter()
             .filter_map(|id| unknown.get(id))
-            .map(|pointer| Key::new(&pointer.partition, pointer.id.as_bytes()))
+            .map(|entry| ItemKey::new(&entry.partition, entry.id.as_bytes()))
             .collect();
-        for item in self.table.get_many(of, &keys, &[], false).await? {
-            let id = Key::of(&item).and_then(|key| key.task());
-            let Some(pointer) = id.and_then(|id| unknown.get(&id)) else {
+        for item in self.table.get_many(context, &keys, &[], false).await? {
+            let id = ItemKey::of(&item).and_then(|key| key.task());
+            let Some(entry) = id.and_then(|id| unknown.get(&id)) else {
                 continue;
             };
-            let (kind, trigger_at) = match row::moment(&item) {
+            let (kind, trigger_at) = match row::state_and_trigger(&item) {
                 Ok((kind, Some(trigger_at))) => (kind, trigger_at),
                 Ok(_) => continue,
-                Err(bad) => {
-                    self.corrupt(of, &pointer.id, bad);
+                Err(invalid) => {
+                    self.report_unreadable(context, &entry.id, invalid);
                     continue;
                 }
             };
-            let task = Examined {
+            let task = CheckedTask {
+                priority: Reverse(row::priority(&item)),
                 trigger_at,
-                id: pointer.id,
+                id: entry.id,
                 kind,
             };
             let until = if trigger_at <= now {
-                looked.due.push(task);
-                // A command follows, and this saves it a read. What it decides from it holds only if it is current.
-                if row::refs(&item).is_empty()
+                result.due.push(task);
+                // The caller will send a command for this task, and the cached row saves its read. The row may be old:
+                // the condition of the command's write fails then.
+                if row::blob_refs(&item).is_empty()
                     && let Ok(row) =
-                        row::read(&home.job, pointer.id, item, &row::Parts::new(), false)
+                        row::decode(&partitions.job, entry.id, item, &row::BlobMap::new(), false)
                 {
-                    self.written.put(&pointer.partition, Arc::new(row));
+                    self.row_cache.put(&entry.partition, Arc::new(row));
                 }
-                // Due: only taken for that again if nobody wants it now.
+                // The memory of a due task is only valid if a limit holds it back: `hold_back` extends it then.
                 now
             } else {
-                looked.later(trigger_at);
-                trigger_at.min(now.after(again))
+                result.add_next(trigger_at);
+                trigger_at.min(now.after(recheck_after))
             };
-            self.watch
-                .remember(home, partition, pointer.hint, task, until);
+            self.due_memory
+                .remember(partitions, partition, entry.hint, task, until);
         }
         Ok(())
     }

@@ -1,39 +1,42 @@
-//! Definitions that go.
+//! `delete_job`: deletes a definition that has no unfinished tasks.
 
 use dueline_domain::JobName;
 use dueline_ports::StoreError;
 
-use super::{DELETING, Entry, put};
+use super::{DELETING, JobEntry, put};
 use crate::{
-    calls::{Ask, For, Key, TRIES_MAX, Transacted, Write, pause},
+    calls::{
+        CallContext, ItemKey, QueryRequest, TRIES_MAX, TransactionOutcome, TransactionWrite, pause,
+    },
     row, schema,
-    store::Inner,
+    store::DynamoStore,
 };
 use aws_sdk_dynamodb::types::AttributeValue;
 
-/// Unfinished tasks that are counted: nobody who wants to delete a job needs the rest.
+/// Most unfinished tasks that are counted for the error.
 const COUNTED_MAX: usize = 100_000;
-/// Newest tasks of a slot that are looked at before the index is believed.
+/// Newest tasks of each slot that are read themselves, because the index may not show them yet.
 const NEWEST: usize = 50;
 
-impl Inner {
-    /// The definition goes; what is left of its finished tasks is not reachable any more and goes with the pruner.
+impl DynamoStore {
+    /// Deletes the definition. Its finished tasks cannot be read any more; the pruner deletes them later.
     pub(crate) async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         for tries in 0..TRIES_MAX {
             let jobs = self.jobs(true).await?;
             let entry = jobs.get(name).ok_or_else(|| StoreError::no_job(name))?;
             if !entry.deleting {
-                let mark = (DELETING.into(), AttributeValue::Bool(true));
+                let deleting = (DELETING.into(), AttributeValue::Bool(true));
                 if !self
-                    .change_jobs("delete_job", entry.changed(vec![mark], &[]))
+                    .change_jobs("delete_job", entry.changed(vec![deleting], &[]))
                     .await?
                 {
                     pause(tries).await;
                     continue;
                 }
             }
-            // From here on nobody who looks takes a task for it; wait until everybody has looked.
-            tokio::time::sleep(self.jobs.ttl * 2).await;
+            // A process that reads the definitions from now on accepts no task for this job. Wait until the snapshots
+            // of all processes have expired.
+            tokio::time::sleep(self.job_cache.ttl * 2).await;
             let jobs = self.jobs(true).await?;
             let entry = jobs.get(name).ok_or_else(|| StoreError::no_job(name))?;
             if !entry.deleting {
@@ -55,48 +58,51 @@ impl Inner {
         Err(StoreError::Throttled)
     }
 
-    async fn remove_job(&self, entry: &Entry) -> Result<bool, StoreError> {
-        let home = &entry.home;
-        let gone = format!("{}#{}", home.job, home.generation);
+    async fn remove_job(&self, entry: &JobEntry) -> Result<bool, StoreError> {
+        let partitions = &entry.partitions;
+        let deleted = format!("{}#{}", partitions.job, partitions.generation);
         let writes = [
-            Write::Put(Key::new(schema::GONE, gone).item(), None),
-            Write::Delete(put::key(&home.job), entry.unchanged()),
-            put::raise(),
+            TransactionWrite::Put(ItemKey::new(schema::DELETED_JOBS, deleted).item(), None),
+            TransactionWrite::Delete(put::key(&partitions.job), entry.unchanged()),
+            put::count_change(),
         ];
-        let outcome = self.table.transact(For::all("delete_job"), &writes).await?;
-        self.know_anew().await;
-        Ok(matches!(outcome, Transacted::Done))
+        let outcome = self
+            .table
+            .transact(CallContext::of_table("delete_job"), &writes)
+            .await?;
+        self.refresh_jobs().await;
+        Ok(matches!(outcome, TransactionOutcome::Done))
     }
 
-    /// How many tasks have not ended. The index says so, but it may be a moment behind: the newest tasks of each slot
-    /// are looked at themselves.
-    async fn unfinished(&self, entry: &Entry) -> Result<u64, StoreError> {
-        let of = For::job(entry.home.job.as_str(), "delete_job");
+    /// How many tasks are unfinished. They are counted in the index, which is eventually consistent, so the newest
+    /// tasks of each slot are read themselves.
+    async fn unfinished(&self, entry: &JobEntry) -> Result<u64, StoreError> {
+        let context = CallContext::of_job(entry.partitions.job.as_str(), "delete_job");
         let mut indexed = std::collections::BTreeSet::new();
         for shard in 0..entry.shards {
-            let partition = entry.home.due(shard);
-            let ask = Ask {
+            let partition = entry.partitions.due(shard);
+            let request = QueryRequest {
                 partition: &partition,
                 due: true,
-                only: &[schema::PK, schema::SK],
-                ..Ask::default()
+                attributes: &[schema::PK, schema::SK],
+                ..QueryRequest::default()
             };
             let left = COUNTED_MAX.saturating_sub(indexed.len());
-            let found = self.table.query_all(of, ask, left).await?;
-            indexed.extend(found.iter().filter_map(|item| Key::of(item)?.task()));
+            let found = self.table.query_all(context, request, left).await?;
+            indexed.extend(found.iter().filter_map(|item| ItemKey::of(item)?.task()));
         }
         for slot in 0..self.slots {
-            let partition = entry.home.tasks(slot);
-            let ask = Ask {
+            let partition = entry.partitions.tasks(slot);
+            let request = QueryRequest {
                 partition: &partition,
                 newest_first: true,
                 limit: Some(NEWEST),
                 consistent: true,
-                only: &[schema::PK, schema::SK, row::name::STATE, schema::DUE_KEY],
-                ..Ask::default()
+                attributes: &[schema::PK, schema::SK, row::name::STATE, schema::DUE_KEY],
+                ..QueryRequest::default()
             };
-            for item in self.table.query(of, ask).await?.items {
-                let Some(id) = Key::of(&item).and_then(|key| key.task()) else {
+            for item in self.table.query(context, request).await?.items {
+                let Some(id) = ItemKey::of(&item).and_then(|key| key.task()) else {
                     continue;
                 };
                 if item.contains_key(schema::DUE_KEY) {

@@ -1,4 +1,4 @@
-//! Job definitions: kept in memory, and looked after by one counter that every change raises.
+//! Job definitions: cached in memory, and read again when a counter shows that one of them has changed.
 
 mod delete;
 mod put;
@@ -14,210 +14,220 @@ use dueline_ports::StoreError;
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    attr::{Bad, Item, get_bytes, get_flag, get_num, get_text, need},
-    calls::{Ask, For, Key},
-    schema::{self, Home},
-    store::Inner,
+    attr::{InvalidData, Item, get_bytes, get_flag, get_num, get_text, required},
+    calls::{CallContext, ItemKey, QueryRequest},
+    schema::{self, JobPartitions},
+    store::DynamoStore,
 };
 
-pub(crate) use shards::Rates;
+pub(crate) use shards::SubmitRates;
 
 /// The definition as JSON.
 const RECORD: &str = "j";
-/// The generation: new with each creation, so that a job of an old name is a new job.
+/// The generation: a random name for each creation, so that a job with the name of a deleted one shares nothing with
+/// it.
 const GENERATION: &str = "g";
 /// Shards of the due index.
 const SHARDS: &str = "ds";
-/// Raised by each change.
+/// The version of the definition; each change increments it.
 const VERSION: &str = "n";
 /// Set while the job is being deleted.
 const DELETING: &str = "del";
-/// The counter of changes, of all jobs.
+/// Attribute of the counter item: the number of changes of all definitions.
 const CHANGES: &str = "n";
 
-/// A definition and where its tasks are.
+/// A definition and the partitions of its tasks.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct JobEntry {
     pub(crate) job: Arc<Job>,
-    pub(crate) home: Home,
+    pub(crate) partitions: JobPartitions,
     pub(crate) shards: u32,
-    /// The definition as it is stored.
+    /// The definition as stored, so that fields of newer programs can be kept.
     record: Arc<str>,
     version: i64,
     deleting: bool,
 }
 
-impl Entry {
-    /// The partition of the index of a new task.
+impl JobEntry {
+    /// The partition of the index for a new task.
     pub(crate) fn due_key(&self, id: &TaskId) -> String {
-        self.home.due_of(id, self.shards)
+        self.partitions.due_of(id, self.shards)
     }
 }
 
-/// The definitions as of a moment.
+/// A snapshot of all definitions.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct JobSnapshot {
     changes: i64,
-    by_name: BTreeMap<JobName, Arc<Entry>>,
-    /// Versions of definitions that make no sense here.
+    by_name: BTreeMap<JobName, Arc<JobEntry>>,
+    /// Versions of the definitions that cannot be decoded.
     unreadable: BTreeMap<String, i64>,
 }
 
-impl Known {
-    pub(crate) fn get(&self, name: &JobName) -> Option<&Arc<Entry>> {
+impl JobSnapshot {
+    pub(crate) fn get(&self, name: &JobName) -> Option<&Arc<JobEntry>> {
         self.by_name.get(name)
     }
 
-    /// A job that takes new tasks.
-    pub(crate) fn open(&self, name: &JobName) -> Result<&Arc<Entry>, StoreError> {
+    /// A job that accepts new tasks: it is not being deleted.
+    pub(crate) fn open(&self, name: &JobName) -> Result<&Arc<JobEntry>, StoreError> {
         let entry = self.get(name).filter(|entry| !entry.deleting);
         entry.ok_or_else(|| StoreError::no_job(name))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<JobEntry>> {
         self.by_name.values()
     }
 }
 
-/// How old definitions may be for those who already have a task, beyond the usual.
-const OLD_MAX: Duration = Duration::from_secs(10);
-/// How long those wait for newer ones.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Shortest time between two looks for a job that is not there.
-const MISS_MIN: Duration = Duration::from_millis(200);
+/// How much older than their time to live definitions may be for calls about existing tasks.
+const STALE_MAX: Duration = Duration::from_secs(10);
+/// How long such a call waits for newer definitions.
+const REFRESH_WAIT_MAX: Duration = Duration::from_millis(250);
+/// Shortest time between two reads of the definitions because of an unknown job.
+const MISS_REFRESH_MIN: Duration = Duration::from_millis(200);
 
-/// The definitions at hand.
+/// The cached definitions.
 #[derive(Debug)]
-pub(crate) struct Jobs {
-    known: RwLock<Option<(Instant, Arc<Known>)>>,
-    /// Only one asks at a time; the others take what it found.
-    asking: tokio::sync::Mutex<()>,
+pub(crate) struct JobCache {
+    snapshot: RwLock<Option<(Instant, Arc<JobSnapshot>)>>,
+    /// Held by the call that reads the definitions; concurrent calls wait and use its result.
+    refreshing: tokio::sync::Mutex<()>,
     pub(crate) ttl: Duration,
 }
 
-impl Jobs {
+impl JobCache {
     pub(crate) fn new(ttl: Duration) -> Self {
         Self {
-            known: RwLock::default(),
-            asking: tokio::sync::Mutex::default(),
+            snapshot: RwLock::default(),
+            refreshing: tokio::sync::Mutex::default(),
             ttl,
         }
     }
 
-    fn at_hand(&self) -> Option<(Instant, Arc<Known>)> {
-        self.known
+    /// The latest snapshot and when its read began.
+    fn latest(&self) -> Option<(Instant, Arc<JobSnapshot>)> {
+        self.snapshot
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// What is at hand is no longer good, but better than nothing while nobody can be asked.
+    /// Lets the snapshot expire. It can still be used as a stale one while DynamoDB does not answer.
     fn expire(&self) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, _)) = &mut *known {
+        let mut snapshot = self
+            .snapshot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, _)) = &mut *snapshot {
             *at = at.checked_sub(self.ttl).unwrap_or(*at);
         }
     }
 
-    fn keep(&self, asked_at: Instant, known: Arc<Known>) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some((asked_at, known));
+    fn store(&self, read_at: Instant, snapshot: Arc<JobSnapshot>) {
+        *self
+            .snapshot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some((read_at, snapshot));
     }
 }
 
-impl Inner {
-    /// The definitions, no older than the time they may be kept; `fresh` asks at any rate.
-    pub(crate) async fn jobs(&self, fresh: bool) -> Result<Arc<Known>, StoreError> {
+impl DynamoStore {
+    /// The definitions, no older than their time to live. With `fresh` they are read after the call.
+    pub(crate) async fn jobs(&self, fresh: bool) -> Result<Arc<JobSnapshot>, StoreError> {
         let called_at = Instant::now();
-        let good = |at: Instant| {
+        let is_recent = |at: Instant| {
             if fresh {
                 at >= called_at
             } else {
-                called_at.saturating_duration_since(at) < self.jobs.ttl
+                called_at.saturating_duration_since(at) < self.job_cache.ttl
             }
         };
-        if let Some((at, known)) = self.jobs.at_hand()
-            && good(at)
+        if let Some((at, snapshot)) = self.job_cache.latest()
+            && is_recent(at)
         {
-            return Ok(known);
+            return Ok(snapshot);
         }
-        let _asking = self.jobs.asking.lock().await;
-        let before = self.jobs.at_hand();
-        if let Some((at, known)) = &before
-            && (good(*at) || *at > called_at)
+        let _refreshing = self.job_cache.refreshing.lock().await;
+        let before = self.job_cache.latest();
+        if let Some((at, snapshot)) = &before
+            && (is_recent(*at) || *at > called_at)
         {
-            return Ok(known.clone());
+            return Ok(snapshot.clone());
         }
-        let asked_at = Instant::now();
-        let of = For::all("jobs");
-        // The counter is read before the definitions: what changes in between is seen the next time.
-        let counter = Key::new(schema::META, schema::META_JOBS);
+        let read_at = Instant::now();
+        let context = CallContext::of_table("jobs");
+        // The counter is read before the definitions, so a change in between is noticed by the next read.
+        let counter = ItemKey::new(schema::META, schema::META_JOBS);
         let counter = self
             .table
-            .get(of, &counter, true)
+            .get(context, &counter, true)
             .await?
             .unwrap_or_default();
-        let bad = |bad: Bad| bad.of("the counter of definitions");
-        let changes = get_num(&counter, CHANGES).map_err(bad)?.unwrap_or(0);
-        let known = match before {
-            Some((_, known)) if known.changes == changes => known,
+        let invalid = |invalid: InvalidData| invalid.into_error("the counter of definitions");
+        let changes = get_num(&counter, CHANGES).map_err(invalid)?.unwrap_or(0);
+        let snapshot = match before {
+            Some((_, snapshot)) if snapshot.changes == changes => snapshot,
             _ => Arc::new(self.read_jobs(changes).await?),
         };
-        self.jobs.keep(asked_at, known.clone());
-        Ok(known)
+        self.job_cache.store(read_at, snapshot.clone());
+        Ok(snapshot)
     }
 
-    /// After a change that this process made: it knows at once, or as soon as it can ask. The change itself is done.
-    async fn know_anew(&self) {
+    /// Reads the definitions after a change by this process. An error does not affect the change, which is stored; the
+    /// definitions are read again by the next call.
+    async fn refresh_jobs(&self) {
         if let Err(error) = self.jobs(true).await {
             tracing::debug!(%error, "failed to read changed definitions back");
-            self.jobs.expire();
+            self.job_cache.expire();
         }
     }
 
-    /// The definitions, or those of before while they cannot be had soon: whoever already has a task need not wait for
-    /// them. Not for submits, which must see that a job is being deleted.
-    pub(crate) async fn jobs_as_known(&self) -> Result<Arc<Known>, StoreError> {
-        let recent = self.jobs.at_hand();
-        let recent = recent.filter(|(at, _)| at.elapsed() < self.jobs.ttl + OLD_MAX);
-        let Some((_, known)) = recent else {
+    /// The definitions, or stale ones while the table is throttled or slow. For calls about existing tasks, which need
+    /// not wait for newer definitions. Not for submits, which must notice that a job is being deleted.
+    pub(crate) async fn jobs_or_stale(&self) -> Result<Arc<JobSnapshot>, StoreError> {
+        let stale = self.job_cache.latest();
+        let stale = stale.filter(|(at, _)| at.elapsed() < self.job_cache.ttl + STALE_MAX);
+        let Some((_, stale)) = stale else {
             return self.jobs(false).await;
         };
-        match tokio::time::timeout(PATIENCE, self.jobs(false)).await {
-            Ok(Err(StoreError::Throttled)) | Err(_) => Ok(known),
+        match tokio::time::timeout(REFRESH_WAIT_MAX, self.jobs(false)).await {
+            Ok(Err(StoreError::Throttled)) | Err(_) => Ok(stale),
             Ok(answer) => answer,
         }
     }
 
-    /// The definitions again, if they do not have this job: another process may just have made it. Names that nobody
-    /// made cost no more than a few reads a second.
-    pub(crate) async fn jobs_with(
+    /// The definitions, read again if they lack this job: another process may just have created it. Unknown names cost
+    /// no more than a few reads a second.
+    pub(crate) async fn jobs_including(
         &self,
-        known: Arc<Known>,
+        snapshot: Arc<JobSnapshot>,
         name: &JobName,
-    ) -> Result<Arc<Known>, StoreError> {
-        let asked_at = self.jobs.at_hand().map(|(at, _)| at);
-        let is_new = asked_at.is_some_and(|at| at.elapsed() < MISS_MIN.min(self.jobs.ttl));
-        if known.get(name).is_some() || is_new {
-            return Ok(known);
+    ) -> Result<Arc<JobSnapshot>, StoreError> {
+        let read_at = self.job_cache.latest().map(|(at, _)| at);
+        let is_new =
+            read_at.is_some_and(|at| at.elapsed() < MISS_REFRESH_MIN.min(self.job_cache.ttl));
+        if snapshot.get(name).is_some() || is_new {
+            return Ok(snapshot);
         }
         self.jobs(true).await
     }
 
-    async fn read_jobs(&self, changes: i64) -> Result<Known, StoreError> {
-        let ask = Ask {
+    async fn read_jobs(&self, changes: i64) -> Result<JobSnapshot, StoreError> {
+        let request = QueryRequest {
             partition: schema::JOBS,
             consistent: true,
-            ..Ask::default()
+            ..QueryRequest::default()
         };
         let items = self
             .table
-            .query_all(For::all("jobs"), ask, usize::MAX)
+            .query_all(CallContext::of_table("jobs"), request, usize::MAX)
             .await?;
         let (mut by_name, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
         for item in &items {
             match self.entry(item) {
                 Ok(entry) => drop(by_name.insert(entry.job.name.clone(), Arc::new(entry))),
-                // It does not hide the others.
+                // An unreadable definition does not hide the others.
                 Err(error) => {
                     let name = get_bytes(item, schema::SK).ok().flatten();
                     let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
@@ -227,46 +237,46 @@ impl Inner {
                 }
             }
         }
-        Ok(Known {
+        Ok(JobSnapshot {
             changes,
             by_name,
             unreadable,
         })
     }
 
-    fn entry(&self, item: &Item) -> Result<Entry, Bad> {
-        let name = need(get_bytes(item, schema::SK)?, schema::SK)?;
-        let name = std::str::from_utf8(name).map_err(Bad::new)?;
-        let json = need(get_text(item, RECORD)?, RECORD)?;
-        let job = dueline_records::job_from_json(name, json).map_err(Bad::new)?;
-        let generation = need(get_text(item, GENERATION)?, GENERATION)?.into();
+    fn entry(&self, item: &Item) -> Result<JobEntry, InvalidData> {
+        let name = required(get_bytes(item, schema::SK)?, schema::SK)?;
+        let name = std::str::from_utf8(name).map_err(InvalidData::new)?;
+        let json = required(get_text(item, RECORD)?, RECORD)?;
+        let job = dueline_records::job_from_json(name, json).map_err(InvalidData::new)?;
+        let generation = required(get_text(item, GENERATION)?, GENERATION)?.into();
         let shards = get_num(item, SHARDS)?.unwrap_or(1);
-        let home = Home {
+        let partitions = JobPartitions {
             job: job.name.clone(),
             generation,
             slots: self.slots,
         };
-        Ok(Entry {
+        Ok(JobEntry {
             job: Arc::new(job),
-            home,
+            partitions,
             shards: u32::try_from(shards)
                 .unwrap_or(1)
                 .clamp(1, schema::SHARDS_MAX),
             record: json.into(),
-            version: need(get_num(item, VERSION)?, VERSION)?,
+            version: required(get_num(item, VERSION)?, VERSION)?,
             deleting: get_flag(item, DELETING),
         })
     }
 
     pub(crate) async fn job(&self, name: &JobName) -> Result<Option<Arc<Job>>, StoreError> {
-        let jobs = self.jobs_as_known().await?;
+        let jobs = self.jobs_or_stale().await?;
         Ok(jobs.get(name).map(|entry| entry.job.clone()))
     }
 
     pub(crate) async fn all_jobs(&self) -> Result<Vec<Arc<Job>>, StoreError> {
         let jobs = match self.jobs(false).await {
-            // Only where DynamoDB answers, and has no time: what is old must not pass for fresh.
-            Err(StoreError::Throttled) => self.jobs_as_known().await?,
+            // Stale definitions are an answer only while the table is throttled, not when it cannot be reached.
+            Err(StoreError::Throttled) => self.jobs_or_stale().await?,
             answer => answer?,
         };
         Ok(jobs.iter().map(|entry| entry.job.clone()).collect())

@@ -1,4 +1,4 @@
-//! Definitions that are made or changed.
+//! `put_job` and `pause_job`: create and change definitions.
 
 use std::sync::Arc;
 
@@ -6,62 +6,69 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use dueline_domain::{Job, JobName, Timestamp};
 use dueline_ports::{PutJob, StoreError};
 
-use super::{CHANGES, DELETING, Entry, GENERATION, RECORD, SHARDS, VERSION};
+use super::{CHANGES, DELETING, GENERATION, JobEntry, RECORD, SHARDS, VERSION};
 use crate::{
     attr::{num, text},
-    calls::{Change, Condition, For, Key, TRIES_MAX, Transacted, Write, pause},
+    calls::{
+        CallContext, ItemChange, ItemKey, TRIES_MAX, TransactionOutcome, TransactionWrite,
+        WriteCondition, pause,
+    },
     schema,
-    store::Inner,
+    store::DynamoStore,
 };
 
-/// The write that tells everybody that a definition changed.
-pub(super) fn raise() -> Write {
-    let key = Key::new(schema::META, schema::META_JOBS);
-    let change = Change {
+/// The write that increments the counter of changes, by which all processes notice a changed definition.
+pub(super) fn count_change() -> TransactionWrite {
+    let key = ItemKey::new(schema::META, schema::META_JOBS);
+    let change = ItemChange {
         add: vec![(CHANGES.into(), 1)],
-        ..Change::default()
+        ..ItemChange::default()
     };
-    Write::Update(key, change, None)
+    TransactionWrite::Update(key, change, None)
 }
 
-pub(super) fn key(name: &JobName) -> Key {
-    Key::new(schema::JOBS, name.as_str())
+pub(super) fn key(name: &JobName) -> ItemKey {
+    ItemKey::new(schema::JOBS, name.as_str())
 }
 
-/// The write of a changed definition, on the condition that nobody changed it meanwhile.
+/// The write of a changed definition, on the condition that its version is still `version`.
 fn changed(
     name: &JobName,
     version: i64,
     set: Vec<(String, AttributeValue)>,
     remove: &[&str],
-) -> Write {
-    let change = Change {
+) -> TransactionWrite {
+    let change = ItemChange {
         set,
         remove: remove.iter().map(|name| (*name).to_owned()).collect(),
         add: vec![(VERSION.into(), 1)],
     };
-    let unchanged = Condition::Is(VERSION, num(version));
-    Write::Update(key(name), change, Some(unchanged))
+    let unchanged = WriteCondition::Is(VERSION, num(version));
+    TransactionWrite::Update(key(name), change, Some(unchanged))
 }
 
-impl Entry {
-    /// The write of a changed definition.
-    pub(super) fn changed(&self, set: Vec<(String, AttributeValue)>, remove: &[&str]) -> Write {
+impl JobEntry {
+    /// The write of a change of this definition, on the condition that it has not changed since it was read.
+    pub(super) fn changed(
+        &self,
+        set: Vec<(String, AttributeValue)>,
+        remove: &[&str],
+    ) -> TransactionWrite {
         changed(&self.job.name, self.version, set, remove)
     }
 
-    pub(super) fn unchanged(&self) -> Condition {
-        Condition::Is(VERSION, num(self.version))
+    pub(super) fn unchanged(&self) -> WriteCondition {
+        WriteCondition::Is(VERSION, num(self.version))
     }
 
-    /// What to store for the definition that follows this one.
+    /// The attribute with the next definition, in which the fields of newer programs are kept.
     fn record_of(&self, next: &Job) -> (String, AttributeValue) {
         let json = dueline_records::job_to_json_over(next, &self.record);
         (RECORD.into(), text(json))
     }
 }
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError> {
         for tries in 0..TRIES_MAX {
             let jobs = self.jobs(true).await?;
@@ -72,10 +79,11 @@ impl Inner {
                     job.created_at = entry.job.created_at;
                     job.created_by = entry.job.created_by.clone();
                     job.changed_at = job.changed_at.max(entry.job.changed_at);
-                    // Whoever puts a job wants it: a deletion that was left half done is over.
+                    // A put ends a deletion that was not completed.
                     entry.changed(vec![entry.record_of(&job)], &[DELETING])
                 }
-                // A definition that could not be read gives way to one that can; its tasks find it again.
+                // The new definition replaces one that cannot be decoded. It keeps its generation, so its tasks are
+                // found again.
                 None if let Some(version) = jobs.unreadable.get(job.name.as_str()) => {
                     let record = (RECORD.into(), text(dueline_records::job_to_json(&job)));
                     changed(&job.name, *version, vec![record], &[DELETING])
@@ -86,7 +94,7 @@ impl Inner {
                     item.insert(GENERATION.into(), text(generation()));
                     item.insert(SHARDS.into(), num(1));
                     item.insert(VERSION.into(), num(1));
-                    Write::Put(item, Some(Condition::Absent))
+                    TransactionWrite::Put(item, Some(WriteCondition::Absent))
                 }
             };
             if self.change_jobs("put_job", write).await? {
@@ -120,25 +128,28 @@ impl Inner {
         Err(StoreError::Throttled)
     }
 
-    /// Changes a definition and tells everybody, in one step; answers whether the condition held. This process knows
-    /// at once.
+    /// Writes a changed definition and increments the counter, in one transaction. Answers whether the condition held.
+    /// This process uses the change at once.
     pub(super) async fn change_jobs(
         &self,
         operation: &'static str,
-        write: Write,
+        write: TransactionWrite,
     ) -> Result<bool, StoreError> {
-        let of = For::all(operation);
-        let outcome = self.table.transact(of, &[write, raise()]).await?;
-        let done = matches!(outcome, Transacted::Done);
+        let context = CallContext::of_table(operation);
+        let outcome = self
+            .table
+            .transact(context, &[write, count_change()])
+            .await?;
+        let done = matches!(outcome, TransactionOutcome::Done);
         if done {
-            self.know_anew().await;
+            self.refresh_jobs().await;
         }
         Ok(done)
     }
 }
 
-/// Six random characters, one of two billion names. An earlier job of the same name with the same ones would have to
-/// be among those that the pruner has not cleared away yet.
+/// Six random characters, one of two billion generations. A collision matters only with a deleted job of the same name
+/// that the pruner has not removed yet.
 fn generation() -> String {
     (0..6)
         .map(|_| fastrand::alphanumeric().to_ascii_lowercase())

@@ -1,4 +1,4 @@
-//! Shards of the due index: one partition takes about a thousand writes a second, so a busy job gets more of them.
+//! Shards of the due index: a partition takes about a thousand writes a second, so a busy job gets more of them.
 
 use std::{
     collections::HashMap,
@@ -9,20 +9,20 @@ use dueline_domain::JobName;
 use dueline_ports::Create;
 use tokio::time::{Duration, Instant};
 
-use super::{Entry, Known, SHARDS};
-use crate::{attr::num, schema, store::Inner};
+use super::{JobEntry, JobSnapshot, SHARDS};
+use crate::{attr::num, schema, store::DynamoStore};
 
-/// New tasks of one job per second, by this process, from which on its shards are doubled.
+/// Rate of new tasks of one job, by this process, above which its shards are doubled.
 const BUSY_PER_S: f64 = 300.0;
-/// How long that must last.
+/// How long the rate must last.
 const BUSY_FOR: Duration = Duration::from_secs(5);
 
-/// How many tasks this process stores, by job.
+/// How many tasks of each job this process has stored since the beginning of a window.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<HashMap<JobName, (Instant, u32)>>);
+pub(crate) struct SubmitRates(Mutex<HashMap<JobName, (Instant, u32)>>);
 
-impl Rates {
-    /// Counts new tasks; answers whether the job has been busy for a while, and then counts anew.
+impl SubmitRates {
+    /// Counts new tasks. At the end of a window, answers whether the job was busy, and begins a new window.
     fn count(&self, job: &JobName, tasks: u32) -> bool {
         let now = Instant::now();
         let mut rates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,17 +32,17 @@ impl Rates {
         if lasted < BUSY_FOR {
             return false;
         }
-        // A pause in between makes the window longer, and the rate small.
+        // A pause in between makes the window longer and the rate lower.
         let busy = f64::from(*count) > BUSY_PER_S * lasted.as_secs_f64();
         (*since, *count) = (now, 0);
         busy
     }
 }
 
-impl Inner {
-    /// Counts submits, and doubles the shards of a job that has been busy. Readers look at all shards there are, so
-    /// that it takes effect as soon as everybody knows; nothing is moved.
-    pub(crate) async fn count_created(&self, new: &[(usize, Create)], jobs: &Known) {
+impl DynamoStore {
+    /// Counts submits, and doubles the shards of a busy job. All readers scan all shards, so the change takes effect as
+    /// soon as the processes have read the definition. No entry is moved.
+    pub(crate) async fn count_created(&self, new: &[(usize, Create)], jobs: &JobSnapshot) {
         let mut counts: Vec<(&JobName, u32)> = Vec::new();
         for (_, create) in new {
             match counts.iter_mut().find(|(job, _)| **job == create.task.job) {
@@ -54,23 +54,24 @@ impl Inner {
             let Some(entry) = jobs.get(job) else {
                 continue;
             };
-            if self.rates.count(job, count) && entry.shards < schema::SHARDS_MAX {
+            if self.submit_rates.count(job, count) && entry.shards < schema::SHARDS_MAX {
                 self.double(entry).await;
             }
         }
     }
 
-    /// May fail, or find that somebody was faster: it is tried again while the job stays busy.
-    async fn double(&self, entry: &Entry) {
+    /// Doubles the shards of a job. When the write fails, or another process was faster, the next window of a busy job
+    /// tries again.
+    async fn double(&self, entry: &JobEntry) {
         let shards = (entry.shards * 2).min(schema::SHARDS_MAX);
         let set = vec![(SHARDS.into(), num(i64::from(shards)))];
         match self.change_jobs("shards", entry.changed(set, &[])).await {
             Ok(true) => {
-                tracing::info!(job.name = %entry.home.job, shards, "the due index of a busy job has more shards")
+                tracing::info!(job.name = %entry.partitions.job, shards, "shards of a busy job were doubled")
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::debug!(job.name = %entry.home.job, %error, "shards were not doubled")
+                tracing::debug!(job.name = %entry.partitions.job, %error, "failed to double the shards of a busy job")
             }
         }
     }
@@ -82,7 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_job_is_busy_after_five_seconds_of_more_than_three_hundred_tasks_each() {
-        let (rates, mail) = (Rates::default(), JobName::parse("mail").unwrap());
+        let (rates, mail) = (SubmitRates::default(), JobName::parse("mail").unwrap());
         let busy = async |tasks: u32| {
             let mut busy = 0;
             for _ in 0..100 {
@@ -93,7 +94,7 @@ mod tests {
         };
         assert_eq!(busy(290).await, 0);
         assert!(busy(320).await >= 1);
-        // A burst after a quiet hour is no busy time.
+        // A burst after a quiet hour does not count as busy.
         tokio::time::advance(Duration::from_secs(3_600)).await;
         assert!(!rates.count(&mail, 5_000));
     }

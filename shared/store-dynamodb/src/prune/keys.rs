@@ -1,53 +1,60 @@
-//! Idempotency keys whose tasks are gone.
+//! Idempotency keys whose tasks do not exist any more.
 
 use dueline_ports::StoreError;
 
-use super::Budget;
+use super::PruneBudget;
 use crate::{
     attr::{self, Item, get_bytes},
-    calls::{Ask, Condition, For, Key},
-    jobs::Entry,
+    calls::{CallContext, ItemKey, QueryRequest, WriteCondition},
+    jobs::JobEntry,
     keyed, schema,
-    store::Inner,
+    store::DynamoStore,
 };
 
-impl Inner {
-    /// Prunes one page of keys; answers where to go on.
+impl DynamoStore {
+    /// Prunes one page of keys. Answers where the next page begins.
     pub(super) async fn prune_keys(
         &self,
-        entry: &Entry,
+        entry: &JobEntry,
         slot: u16,
         after: Option<Item>,
-        budget: &mut Budget,
+        budget: &mut PruneBudget,
     ) -> Result<Option<Item>, StoreError> {
-        let home = &entry.home;
-        let of = For::job(home.job.as_str(), "prune");
-        let partition = home.keys(slot);
-        let ask = Ask {
+        let partitions = &entry.partitions;
+        let context = CallContext::of_job(partitions.job.as_str(), "prune");
+        let partition = partitions.keys(slot);
+        let request = QueryRequest {
             partition: &partition,
             after,
-            ..Ask::default()
+            ..QueryRequest::default()
         };
-        let page = self.table.query(of, ask).await?;
+        let page = self.table.query(context, request).await?;
         budget.reads += 1;
         budget.units += page.read_units;
-        let holders = page.items.iter().filter_map(|item| {
+        let found = page.items.iter().filter_map(|item| {
             let key = get_bytes(item, schema::SK).ok()??;
-            Some((Key::new(&partition, key), keyed::holder(item).ok()?))
+            Some((
+                ItemKey::new(&partition, key),
+                keyed::task_of_key(item).ok()?,
+            ))
         });
-        let holders: Vec<_> = holders.collect();
-        let tasks: Vec<_> = holders
+        let found: Vec<_> = found.collect();
+        let tasks: Vec<_> = found
             .iter()
-            .map(|(_, id)| Key::new(home.of(id), id.as_bytes()))
+            .map(|(_, id)| ItemKey::new(partitions.of_task(id), id.as_bytes()))
             .collect();
-        // A key and its task come together, so a read that is certain finds both or neither.
-        let only = [schema::PK, schema::SK];
-        let present = self.table.get_many(of, &tasks, &only, true).await?;
-        let present: std::collections::HashSet<_> = present.iter().filter_map(Key::of).collect();
-        for ((key, id), task) in holders.iter().zip(&tasks) {
+        // A key and its task are written in one transaction, so a consistent read finds the task of a valid key.
+        let attributes = [schema::PK, schema::SK];
+        let present = self
+            .table
+            .get_many(context, &tasks, &attributes, true)
+            .await?;
+        let present: std::collections::HashSet<_> =
+            present.iter().filter_map(ItemKey::of).collect();
+        for ((key, id), task) in found.iter().zip(&tasks) {
             if !present.contains(task) {
-                let unchanged = Condition::Is(keyed::TASK, attr::bytes(id.as_bytes()));
-                self.table.delete(of, key, Some(unchanged)).await?;
+                let unchanged = WriteCondition::Is(keyed::TASK, attr::bytes(id.as_bytes()));
+                self.table.delete(context, key, Some(unchanged)).await?;
             }
         }
         Ok(page.next)

@@ -1,8 +1,8 @@
-//! The pruner's walk: one bounded stretch per call, over all tasks, keys and leftovers of deleted jobs.
+//! `prune`: goes through all tasks, idempotency keys and remains of deleted jobs, a bounded number of items per call.
 //!
-//! DynamoDB's own expiry removes most finished tasks for nothing; the walk finds what it does not see.
+//! DynamoDB's own expiry deletes most finished tasks free of charge; the pruner deletes the rest.
 
-mod gone;
+mod deleted_jobs;
 mod keys;
 mod tasks;
 
@@ -11,34 +11,36 @@ use std::sync::Arc;
 use dueline_domain::{JobName, Timestamp};
 use dueline_ports::{Pruned, StoreError};
 
-use crate::{attr::Item, jobs::Entry, store::Inner};
+use crate::{attr::Item, jobs::JobEntry, store::DynamoStore};
 
-/// Read units of one call: a megabyte.
+/// Most read units of one call: a megabyte.
 const UNITS_MAX: f64 = 128.0;
-/// Queries of one call.
+/// Most queries of one call.
 const READS_MAX: usize = 64;
 
-/// Where the walk stands.
+/// Where the next call continues.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
-    stop: Stop,
+pub(crate) struct PruneCursor {
+    stage: PruneStage,
     after: Option<Item>,
 }
 
-/// What is walked over next.
+/// The items that the pruner reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Stop {
-    /// The first job.
+enum PruneStage {
+    /// Nothing yet; the first job comes next.
     #[default]
     Start,
+    /// The tasks of a job in a slot.
     Tasks(JobName, u16),
+    /// The idempotency keys of a job in a slot.
     Keys(JobName, u16),
-    /// What deleted jobs left.
-    Gone,
+    /// The remains of deleted jobs.
+    DeletedJobs,
 }
 
-/// What one call may still do.
-struct Budget {
+/// How much one call may still read and delete.
+struct PruneBudget {
     now: Timestamp,
     deletes: usize,
     deleted: usize,
@@ -46,7 +48,7 @@ struct Budget {
     units: f64,
 }
 
-impl Budget {
+impl PruneBudget {
     const fn room(&self) -> usize {
         self.deletes - self.deleted
     }
@@ -56,12 +58,12 @@ impl Budget {
     }
 }
 
-impl Inner {
+impl DynamoStore {
     pub(crate) async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let mut walk = self.walk.lock().await;
+        let mut cursor = self.prune_cursor.lock().await;
         let jobs = self.jobs(false).await?;
         let entries: Vec<_> = jobs.iter().cloned().collect();
-        let mut budget = Budget {
+        let mut budget = PruneBudget {
             now,
             deletes: limit,
             deleted: 0,
@@ -70,34 +72,34 @@ impl Inner {
         };
         let mut more = true;
         while more && !budget.spent() {
-            let walk = &mut *walk;
-            let after = match &walk.stop {
-                Stop::Start => None,
-                Stop::Tasks(job, slot) => match jobs.get(job) {
+            let cursor = &mut *cursor;
+            let after = match &cursor.stage {
+                PruneStage::Start => None,
+                PruneStage::Tasks(job, slot) => match jobs.get(job) {
                     Some(entry) => {
-                        self.prune_tasks(entry, *slot, walk.after.take(), &mut budget)
+                        self.prune_tasks(entry, *slot, cursor.after.take(), &mut budget)
                             .await?
                     }
                     None => None,
                 },
-                Stop::Keys(job, slot) => match jobs.get(job) {
+                PruneStage::Keys(job, slot) => match jobs.get(job) {
                     Some(entry) => {
-                        self.prune_keys(entry, *slot, walk.after.take(), &mut budget)
+                        self.prune_keys(entry, *slot, cursor.after.take(), &mut budget)
                             .await?
                     }
                     None => None,
                 },
-                Stop::Gone => {
-                    if !self.prune_gone(&mut budget).await? {
-                        walk.stop = Stop::Start;
+                PruneStage::DeletedJobs => {
+                    if !self.prune_deleted_jobs(&mut budget).await? {
+                        cursor.stage = PruneStage::Start;
                         more = false;
                     }
                     continue;
                 }
             };
-            walk.after = after;
-            if walk.after.is_none() {
-                walk.stop = self.next_stop(&walk.stop, &entries);
+            cursor.after = after;
+            if cursor.after.is_none() {
+                cursor.stage = self.next_stage(&cursor.stage, &entries);
             }
         }
         Ok(Pruned {
@@ -107,19 +109,25 @@ impl Inner {
     }
 
     /// Each job's tasks slot by slot, then its keys, then the next job by name.
-    fn next_stop(&self, stop: &Stop, entries: &[Arc<Entry>]) -> Stop {
+    fn next_stage(&self, stage: &PruneStage, entries: &[Arc<JobEntry>]) -> PruneStage {
         let first = |after: Option<&JobName>| {
-            let mut names = entries.iter().map(|entry| &entry.home.job);
+            let mut names = entries.iter().map(|entry| &entry.partitions.job);
             let next = names.find(|name| after.is_none_or(|after| *name > after));
-            next.map_or(Stop::Gone, |name| Stop::Tasks(name.clone(), 0))
+            next.map_or(PruneStage::DeletedJobs, |name| {
+                PruneStage::Tasks(name.clone(), 0)
+            })
         };
-        match stop {
-            Stop::Start => first(None),
-            Stop::Tasks(job, slot) if slot + 1 < self.slots => Stop::Tasks(job.clone(), slot + 1),
-            Stop::Tasks(job, _) => Stop::Keys(job.clone(), 0),
-            Stop::Keys(job, slot) if slot + 1 < self.slots => Stop::Keys(job.clone(), slot + 1),
-            Stop::Keys(job, _) => first(Some(job)),
-            Stop::Gone => Stop::Start,
+        match stage {
+            PruneStage::Start => first(None),
+            PruneStage::Tasks(job, slot) if slot + 1 < self.slots => {
+                PruneStage::Tasks(job.clone(), slot + 1)
+            }
+            PruneStage::Tasks(job, _) => PruneStage::Keys(job.clone(), 0),
+            PruneStage::Keys(job, slot) if slot + 1 < self.slots => {
+                PruneStage::Keys(job.clone(), slot + 1)
+            }
+            PruneStage::Keys(job, _) => first(Some(job)),
+            PruneStage::DeletedJobs => PruneStage::Start,
         }
     }
 }

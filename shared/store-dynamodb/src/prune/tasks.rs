@@ -1,67 +1,69 @@
-//! Finished tasks past their retention, and parts that nobody refers to.
+//! Finished tasks past their retention, and orphaned blobs.
 
 use dueline_domain::TaskId;
 use dueline_ports::StoreError;
 use tokio::time::Duration;
 
-use super::Budget;
+use super::PruneBudget;
 use crate::{
     attr::{self, Item, get_bytes, get_num, get_text, id_bytes},
-    calls::{Ask, Condition, Conditional, For, Key},
-    jobs::Entry,
+    blobs::{self, WRITTEN},
+    calls::{CallContext, ConditionalOutcome, ItemKey, QueryRequest, WriteCondition},
+    jobs::JobEntry,
     keyed,
-    parts::{self, WRITTEN},
-    row::{self, PartRef, name},
+    row::{self, BlobRef, name},
     schema,
-    store::Inner,
+    store::DynamoStore,
 };
 
-/// A part that nobody refers to may be on its way: its task is written after it.
+/// Age from which an unreferenced blob counts as orphaned: blobs are written before their task.
 const ORPHAN_AGE: Duration = Duration::from_secs(3_600);
 
-/// A part with the task it belongs to.
-struct Loose {
+/// A blob to which its task does not seem to refer.
+struct OrphanedBlob {
     id: TaskId,
-    part: PartRef,
+    blob: BlobRef,
 }
 
-impl Inner {
-    /// Prunes one page of a slot; answers where to go on.
+impl DynamoStore {
+    /// Prunes one page of a slot. Answers where the next page begins.
     pub(super) async fn prune_tasks(
         &self,
-        entry: &Entry,
+        entry: &JobEntry,
         slot: u16,
         after: Option<Item>,
-        budget: &mut Budget,
+        budget: &mut PruneBudget,
     ) -> Result<Option<Item>, StoreError> {
-        let of = For::job(entry.home.job.as_str(), "prune");
-        let partition = entry.home.tasks(slot);
-        let ask = Ask {
+        let context = CallContext::of_job(entry.partitions.job.as_str(), "prune");
+        let partition = entry.partitions.tasks(slot);
+        let request = QueryRequest {
             partition: &partition,
             after,
-            ..Ask::default()
+            ..QueryRequest::default()
         };
-        let page = self.table.query(of, ask).await?;
+        let page = self.table.query(context, request).await?;
         budget.reads += 1;
         budget.units += page.read_units;
-        let mut loose = Vec::new();
-        let mut current: Option<(TaskId, Vec<PartRef>)> = None;
+        let mut orphans = Vec::new();
+        let mut current: Option<(TaskId, Vec<BlobRef>)> = None;
         for item in &page.items {
             let Some(key) = get_bytes(item, schema::SK).ok().flatten() else {
                 continue;
             };
-            let Some((id, part)) = parts::split(key) else {
+            let Some((id, blob)) = blobs::split_key(key) else {
                 continue;
             };
-            if parts::is_task(key) {
+            if blobs::is_task(key) {
                 if budget.room() == 0 {
-                    // The next call begins with this very task: it is not passed yet.
-                    let place = current.map(|(id, _)| last_of(&partition, &id));
-                    self.drop_loose(of, &partition, loose).await?;
-                    return Ok(Some(place.unwrap_or_else(|| before(&partition, &id))));
+                    // The next call begins with this task.
+                    let position = current.map(|(id, _)| behind(&partition, &id));
+                    self.delete_orphans(context, &partition, orphans).await?;
+                    return Ok(Some(position.unwrap_or_else(|| before(&partition, &id))));
                 }
-                current = Some((id, row::refs(item)));
-                if self.outlived(entry, item, budget) && self.remove(of, entry, &id, item).await? {
+                current = Some((id, row::blob_refs(item)));
+                if self.is_expired(entry, item, budget)
+                    && self.delete_task(context, entry, &id, item).await?
+                {
                     budget.deleted += 1;
                 }
                 continue;
@@ -69,18 +71,22 @@ impl Inner {
             let written = get_num(item, WRITTEN).ok().flatten().unwrap_or(0);
             let is_old =
                 written + i64::try_from(ORPHAN_AGE.as_millis()).unwrap_or(0) <= budget.now.millis();
-            let in_use = current.as_ref().is_some_and(|(owner, refs)| {
-                *owner == id && part.is_some_and(|part| refs.contains(&part))
+            let in_use = current.as_ref().is_some_and(|(task, refs)| {
+                *task == id && blob.is_some_and(|blob| refs.contains(&blob))
             });
-            if let Some(part) = part.filter(|_| is_old && !in_use) {
-                loose.push(Loose { id, part });
+            if let Some(blob) = blob.filter(|_| is_old && !in_use) {
+                orphans.push(OrphanedBlob { id, blob });
             }
         }
-        self.drop_loose(of, &partition, loose).await?;
+        self.delete_orphans(context, &partition, orphans).await?;
         Ok(page.next)
     }
 
-    fn outlived(&self, entry: &Entry, item: &Item, budget: &Budget) -> bool {
+    /// Whether the retention of a task has passed, and the task owes nothing.
+    fn is_expired(&self, entry: &JobEntry, item: &Item, budget: &PruneBudget) -> bool {
+        if item.contains_key(name::OWED) {
+            return false;
+        }
         let finished_at = get_num(item, name::FINISHED).ok().flatten();
         let retention = entry.job.policy.retention;
         finished_at.zip(retention).is_some_and(|(at, retention)| {
@@ -88,68 +94,68 @@ impl Inner {
         })
     }
 
-    /// Removes a task unless somebody has put it back, then its parts and its key.
-    async fn remove(
+    /// Deletes a task with its blobs and its key, unless the task has been written since, by a redrive for example.
+    async fn delete_task(
         &self,
-        of: For<'_>,
-        entry: &Entry,
+        context: CallContext<'_>,
+        entry: &JobEntry,
         id: &TaskId,
         item: &Item,
     ) -> Result<bool, StoreError> {
-        let (home, partition) = (&entry.home, entry.home.of(id));
-        let Ok(write) = row::write_of(item) else {
+        let (partitions, partition) = (&entry.partitions, entry.partitions.of_task(id));
+        let Ok(write) = row::write_id(item) else {
             return Ok(false);
         };
-        let unchanged = Condition::Is(name::WRITE, id_bytes(write.to_stored()));
-        let key = Key::new(&partition, id.as_bytes());
-        let outcome = self.table.delete(of, &key, Some(unchanged)).await?;
-        if !matches!(outcome, Conditional::Done) {
+        let unchanged = WriteCondition::Is(name::WRITE, id_bytes(write.to_stored()));
+        let key = ItemKey::new(&partition, id.as_bytes());
+        let outcome = self.table.delete(context, &key, Some(unchanged)).await?;
+        if !matches!(outcome, ConditionalOutcome::Done) {
             return Ok(false);
         }
-        parts::delete(&self.table, of, &partition, id, &row::refs(item)).await;
+        blobs::delete(&self.table, context, &partition, id, &row::blob_refs(item)).await;
         if let Some(key) = get_text(item, name::KEY).ok().flatten() {
-            let key = Key::new(home.of_key(key), key.as_bytes());
-            let ours = Condition::Is(keyed::TASK, attr::bytes(id.as_bytes()));
-            self.table.delete(of, &key, Some(ours)).await?;
+            let key = ItemKey::new(partitions.of_key(key), key.as_bytes());
+            let of_task = WriteCondition::Is(keyed::TASK, attr::bytes(id.as_bytes()));
+            self.table.delete(context, &key, Some(of_task)).await?;
         }
         Ok(true)
     }
 
-    /// Deletes parts that still have no task that refers to them, looked at with a read that is certain.
-    async fn drop_loose(
+    /// Deletes blobs to which their task does not refer, after a consistent read of the task.
+    async fn delete_orphans(
         &self,
-        of: For<'_>,
+        context: CallContext<'_>,
         partition: &str,
-        loose: Vec<Loose>,
+        orphans: Vec<OrphanedBlob>,
     ) -> Result<(), StoreError> {
         let mut at = 0;
-        while let Some(Loose { id, .. }) = loose.get(at) {
-            let same = loose[at..].iter().take_while(|other| other.id == *id);
-            let mut names: Vec<_> = same.map(|other| other.part).collect();
+        while let Some(OrphanedBlob { id, .. }) = orphans.get(at) {
+            let same = orphans[at..].iter().take_while(|other| other.id == *id);
+            let mut names: Vec<_> = same.map(|other| other.blob).collect();
             at += names.len();
             let task = self
                 .table
-                .get(of, &Key::new(partition, id.as_bytes()), true)
+                .get(context, &ItemKey::new(partition, id.as_bytes()), true)
                 .await?;
-            let in_use = parts::set(task.as_ref().map(row::refs).unwrap_or_default());
-            names.retain(|part| !in_use.contains(part));
-            parts::delete(&self.table, of, partition, id, &names).await;
+            let in_use = blobs::set(task.as_ref().map(row::blob_refs).unwrap_or_default());
+            names.retain(|blob| !in_use.contains(blob));
+            blobs::delete(&self.table, context, partition, id, &names).await;
         }
         Ok(())
     }
 }
 
-/// The place behind a task and all its parts.
-fn last_of(partition: &str, id: &TaskId) -> Item {
+/// The position behind a task and all its blobs.
+fn behind(partition: &str, id: &TaskId) -> Item {
     let mut key = id.as_bytes().to_vec();
     key.extend([255; 8]);
-    Key::new(partition, key).item()
+    ItemKey::new(partition, key).item()
 }
 
-/// The place before a task.
+/// The position before a task.
 fn before(partition: &str, id: &TaskId) -> Item {
     let mut key = *id.as_bytes();
-    // The largest key below: the next lower id, with parts that it cannot have.
+    // The position behind the next lower id.
     for byte in key.iter_mut().rev() {
         let (lower, borrowed) = byte.overflowing_sub(1);
         *byte = lower;
@@ -157,5 +163,5 @@ fn before(partition: &str, id: &TaskId) -> Item {
             break;
         }
     }
-    last_of(partition, &TaskId::from_bytes(key))
+    behind(partition, &TaskId::from_bytes(key))
 }

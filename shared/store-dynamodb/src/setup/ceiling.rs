@@ -1,4 +1,4 @@
-//! How fast a table can be written at all, to compare a store with.
+//! The write rate of a table without the store, as a reference for benchmarks of the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,29 +7,30 @@ use dueline_aws::classify;
 use futures_util::future::join_all;
 use tokio::time::{Duration, Instant};
 
-use super::Site;
-use crate::{attr::num, calls::Key, open::OpenError};
+use super::SetupClient;
+use crate::{attr::num, calls::ItemKey, open::OpenError};
 
-/// Where the items of the measurement lie; they stay until the table is removed.
+/// Partition of the items of the measurement, which stay until the table is deleted.
 const PARTITION: &str = "ceiling";
 
-impl Site {
-    /// Conditional updates of small items a second, by `callers` that each wait for one after the other: what any program
-    /// could do to the table. For tables that are made for a measurement.
+impl SetupClient {
+    /// Measures conditional updates of small items per second, by `callers` that each send one update after the other:
+    /// the highest rate that any program can reach. Only for tables that were created for a measurement.
     pub async fn ceiling(
         &self,
         table: &str,
         callers: u32,
-        lasting: Duration,
+        duration: Duration,
     ) -> Result<f64, OpenError> {
         let (started, done) = (Instant::now(), AtomicU64::new(0));
         let callers = (0..callers.max(1)).map(|caller| {
             let done = &done;
             Box::pin(async move {
-                // A key each, over as many partitions as a store would use.
-                let key = Key::new(format!("{PARTITION}#{}", caller % 16), caller.to_be_bytes());
+                // Each caller has a key of its own, over as many partitions as a store would use.
+                let key =
+                    ItemKey::new(format!("{PARTITION}#{}", caller % 16), caller.to_be_bytes());
                 let mut written = 0_i64;
-                while started.elapsed() < lasting {
+                while started.elapsed() < duration {
                     let call = self
                         .client
                         .update_item()

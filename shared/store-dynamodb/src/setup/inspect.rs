@@ -1,4 +1,4 @@
-//! What a table is.
+//! The current state of a table.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -9,41 +9,41 @@ use aws_sdk_dynamodb::{
 };
 use dueline_aws::{Class, classify};
 
-use super::Site;
+use super::SetupClient;
 use crate::{
     attr::{get_num, get_text},
-    calls::Key,
+    calls::ItemKey,
     open::OpenError,
     schema,
 };
 
-/// Everything that matters about a table.
+/// The state of a table, or that there is none.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct TableState {
     /// The table, if it exists.
-    pub table: Option<Shape>,
-    /// Whether items expire by [`schema::TTL`]; `None` when that cannot be told.
+    pub table: Option<TableShape>,
+    /// Whether items expire by [`schema::TTL`]; `None` when that is unknown.
     pub ttl: Option<bool>,
-    /// Whether the table can be put back to any second of the last weeks; `None` when that cannot be told.
+    /// Whether point-in-time recovery is on; `None` when that is unknown.
     pub backups: Option<bool>,
-    /// What the table says about itself.
-    pub meta: Option<Meta>,
+    /// The meta item, if there is one.
+    pub meta: Option<TableMeta>,
 }
 
 /// The description of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
-    /// Its state, in DynamoDB's word.
+pub struct TableShape {
+    /// Its status, as DynamoDB names it.
     pub status: String,
     /// Its key, such as `pk (S), sk (B)`.
     pub key: String,
     /// The due index.
-    pub index: Option<Index>,
-    /// Whether it is paid by request; otherwise capacity is provisioned.
+    pub index: Option<IndexShape>,
+    /// Whether capacity is on demand; otherwise it is provisioned.
     pub on_demand: bool,
-    /// Items, as of some hours ago.
+    /// Number of items, as of some hours ago.
     pub items: i64,
-    /// Bytes, as of some hours ago.
+    /// Size in bytes, as of some hours ago.
     pub bytes: i64,
     /// Whether the table is protected against deletion.
     pub is_protected: bool,
@@ -51,46 +51,46 @@ pub struct Shape {
 
 /// The description of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index {
-    /// Its state, in DynamoDB's word.
+pub struct IndexShape {
+    /// Its status, as DynamoDB names it.
     pub status: String,
     /// Its key.
     pub key: String,
-    /// What it carries, in DynamoDB's word.
+    /// The attributes that it projects, as DynamoDB names them.
     pub projection: String,
 }
 
-/// The meta item.
+/// The meta item, which marks a table as a Dueline store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
-    /// The program it belongs to.
+pub struct TableMeta {
+    /// The program to which the table belongs.
     pub app: String,
-    /// The version of its layout.
+    /// The version of its schema.
     pub version: i64,
-    /// Partitions of each job.
+    /// Slots of each job.
     pub slots: u16,
 }
 
 /// Name of the program in the meta item.
 pub(super) const APP: &str = "app";
-/// Version of the layout in the meta item.
+/// Version of the schema in the meta item.
 pub(super) const VERSION: &str = "v";
-/// Slots in the meta item.
+/// Number of slots in the meta item.
 pub(super) const SLOTS: &str = "slots";
 
-impl Shape {
-    /// Whether calls work.
+impl TableShape {
+    /// Whether the table can be used.
     pub fn is_active(&self) -> bool {
         matches!(self.status.as_str(), "ACTIVE" | "UPDATING")
     }
 
-    /// Whether the key is that of a dueline store.
-    pub fn has_our_key(&self) -> bool {
+    /// Whether the key is that of a Dueline store.
+    pub fn has_dueline_key(&self) -> bool {
         self.key == format!("{} (S), {} (B)", schema::PK, schema::SK)
     }
 
-    /// What is wrong with the due index, in words; `None` if nothing is.
-    pub fn index_flaw(&self) -> Option<String> {
+    /// What is wrong with the due index, as the rest of a sentence; `None` if nothing is.
+    pub fn index_problem(&self) -> Option<String> {
         let Some(index) = &self.index else {
             return Some(String::new());
         };
@@ -104,9 +104,9 @@ impl Shape {
     }
 }
 
-impl Site {
-    /// Describes a table. That there is none is no error.
-    pub async fn inspect(&self, table: &str) -> Result<Found, OpenError> {
+impl SetupClient {
+    /// Describes a table. A missing table is not an error.
+    pub async fn inspect(&self, table: &str) -> Result<TableState, OpenError> {
         let client = &self.client;
         let described = Box::pin(client.describe_table().table_name(table).send()).await;
         let description = match described {
@@ -114,29 +114,29 @@ impl Site {
             Err(failed) => {
                 let failure = classify(&failed);
                 if failure.class == Class::Missing {
-                    return Ok(Found::default());
+                    return Ok(TableState::default());
                 }
                 return Err(self.error(failure, "DescribeTable", table));
             }
         };
         let Some(description) = description else {
-            return Ok(Found::default());
+            return Ok(TableState::default());
         };
         let shape = shape(&description);
-        let mut found = Found {
+        let mut found = TableState {
             ttl: ttl(client, table).await,
             backups: backups(client, table).await,
-            ..Found::default()
+            ..TableState::default()
         };
-        if shape.has_our_key() && shape.is_active() {
+        if shape.has_dueline_key() && shape.is_active() {
             found.meta = self.meta(table).await?;
         }
         found.table = Some(shape);
         Ok(found)
     }
 
-    async fn meta(&self, table: &str) -> Result<Option<Meta>, OpenError> {
-        let key = Key::new(schema::META, schema::META_SCHEMA);
+    async fn meta(&self, table: &str) -> Result<Option<TableMeta>, OpenError> {
+        let key = ItemKey::new(schema::META, schema::META_SCHEMA);
         let call = self
             .client
             .get_item()
@@ -146,7 +146,7 @@ impl Site {
             Ok(answer) => answer,
             Err(failed) => return Err(self.error(classify(&failed), "GetItem", table)),
         };
-        Ok(answer.item.map(|item| Meta {
+        Ok(answer.item.map(|item| TableMeta {
             app: get_text(&item, APP)
                 .ok()
                 .flatten()
@@ -163,7 +163,7 @@ impl Site {
     }
 }
 
-fn shape(table: &TableDescription) -> Shape {
+fn shape(table: &TableDescription) -> TableShape {
     let kind = |name: &str| {
         let mut attributes = table.attribute_definitions().iter();
         let found = attributes.find(|attribute| attribute.attribute_name() == name);
@@ -185,13 +185,13 @@ fn shape(table: &TableDescription) -> Shape {
     let billing = table
         .billing_mode_summary()
         .and_then(|billing| billing.billing_mode());
-    Shape {
+    TableShape {
         status: table
             .table_status()
             .map_or("unknown", |status| status.as_str())
             .to_owned(),
         key: key(table.key_schema()),
-        index: index.map(|index| Index {
+        index: index.map(|index| IndexShape {
             status: index
                 .index_status()
                 .map_or("unknown", |status| status.as_str())
@@ -210,7 +210,7 @@ fn shape(table: &TableDescription) -> Shape {
     }
 }
 
-/// Not every engine, and not every role, tells this.
+/// Whether expiry is on; `None` when the engine does not report it, or the role does not permit the call.
 async fn ttl(client: &Client, table: &str) -> Option<bool> {
     let answer = Box::pin(client.describe_time_to_live().table_name(table).send())
         .await
@@ -223,6 +223,7 @@ async fn ttl(client: &Client, table: &str) -> Option<bool> {
     Some(on && ttl.attribute_name() == Some(schema::TTL))
 }
 
+/// Whether point-in-time recovery is on; `None` as for [`ttl`].
 async fn backups(client: &Client, table: &str) -> Option<bool> {
     let call = client.describe_continuous_backups().table_name(table);
     let answer = Box::pin(call.send()).await.ok()?;
@@ -230,6 +231,6 @@ async fn backups(client: &Client, table: &str) -> Option<bool> {
     if *backups.continuous_backups_status() != ContinuousBackupsStatus::Enabled {
         return Some(false);
     }
-    let to_a_second = backups.point_in_time_recovery_description()?;
-    Some(*to_a_second.point_in_time_recovery_status()? == PointInTimeRecoveryStatus::Enabled)
+    let recovery = backups.point_in_time_recovery_description()?;
+    Some(*recovery.point_in_time_recovery_status()? == PointInTimeRecoveryStatus::Enabled)
 }

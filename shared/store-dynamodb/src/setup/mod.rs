@@ -1,45 +1,46 @@
-//! Making a table, looking what a table is, and removing it.
+//! Setup of a table: creating it, inspecting it, and deleting it.
 
-mod carry_out;
 mod ceiling;
+mod execute;
 mod inspect;
 mod plan;
 
-pub use inspect::{Found, Index, Meta, Shape};
-pub use plan::{Step, Undone, Wanted, plan};
+pub use inspect::{IndexShape, TableMeta, TableShape, TableState};
+pub use plan::{SetupStep, SkippedStep, TableSpec, plan};
 
 use aws_sdk_dynamodb::Client;
 use dueline_aws::{AwsSettings, Failure, Service, SetupError};
 
 use crate::open::OpenError;
 
-/// A client, and the place where it looks for tables: errors name it.
+/// A client for the setup of tables, with the endpoint that errors name.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct SetupClient {
     /// The client.
     pub client: Client,
     /// The endpoint, or the region.
-    pub place: String,
+    pub endpoint: String,
 }
 
-impl Site {
+impl SetupClient {
     /// Makes a client from settings.
     pub async fn of(aws: &AwsSettings) -> Result<Self, SetupError> {
         let config = dueline_aws::connect(Service::DynamoDb, aws).await?;
-        let (client, place) = (Client::new(&config), dueline_aws::place(&config));
-        Ok(Self { client, place })
+        let endpoint = dueline_aws::endpoint_or_region(&config);
+        let client = Client::new(&config);
+        Ok(Self { client, endpoint })
     }
 
     fn error(&self, failure: Failure, action: &'static str, table: &str) -> OpenError {
-        OpenError::of(failure, action, table, &self.place)
+        OpenError::of(failure, action, table, &self.endpoint)
     }
 }
 
-/// A client that somebody else made: of its settings only the region can be told.
-impl From<Client> for Site {
+/// The endpoint of a client that the caller made is not known, so errors name its region.
+impl From<Client> for SetupClient {
     fn from(client: Client) -> Self {
         let region = client.config().region().map(ToString::to_string);
-        let place = format!("region {}", region.as_deref().unwrap_or("unknown"));
-        Self { client, place }
+        let endpoint = format!("region {}", region.as_deref().unwrap_or("unknown"));
+        Self { client, endpoint }
     }
 }

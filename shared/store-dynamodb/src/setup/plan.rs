@@ -1,62 +1,62 @@
-//! What has to be done so that a table is as it should be.
+//! The plan of a setup: the steps that bring a table to its specification.
 
 use std::fmt;
 
-use super::Found;
+use super::TableState;
 use crate::schema;
 
-/// What a table should be.
+/// The specification of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TableSpec {
     /// Its name.
     pub table: String,
-    /// Partitions of each job, for a table that is to be made.
+    /// Slots of each job, for a new table.
     pub slots: u16,
-    /// Whether it can be put back to any second of the last weeks.
+    /// Whether point-in-time recovery is on.
     pub backups: bool,
 }
 
-/// Something to do, or something that has to be known.
+/// A step of a plan: something to do, or a difference to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Make the table with its index.
+pub enum SetupStep {
+    /// Create the table with its index.
     CreateTable,
     /// Wait until table and index can be used.
     Wait,
     /// Add the index to a table that has only the key.
     AddIndex,
-    /// Let items expire.
+    /// Turn the expiry of items on.
     EnableExpiry,
-    /// Let the table be put back to any second of the last weeks.
+    /// Turn point-in-time recovery on.
     EnableBackups,
-    /// Say in the table what it is.
+    /// Write the meta item, which marks the table as a Dueline store.
     WriteMeta {
-        /// Partitions of each job.
+        /// Slots of each job.
         slots: u16,
     },
-    /// Differs from what is wanted, and is left as it is.
+    /// A difference from the specification that is left as it is.
     Drift(String),
-    /// Nothing can be done about it: the table is not ours.
+    /// The table cannot be used: it belongs to another program or a newer version, or is being deleted.
     Foreign(String),
 }
 
-/// A step that was not carried out, because the engine knows nothing of it; the table works without it.
+/// A step that was skipped because the engine does not support it. The table works without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undone {
+pub struct SkippedStep {
     /// The step.
-    pub step: Step,
-    /// What the engine said.
+    pub step: SetupStep,
+    /// The message of the engine.
     pub why: String,
 }
 
-impl Step {
-    /// Whether carrying it out changes something.
+impl SetupStep {
+    /// Whether executing the step changes the table.
     pub const fn changes(&self) -> bool {
         !matches!(self, Self::Wait | Self::Drift(_) | Self::Foreign(_))
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for SetupStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CreateTable => {
@@ -83,76 +83,81 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps from what was found to what is wanted, in their order. Empty when nothing is to be done or said.
-pub fn plan(found: &Found, wanted: &Wanted) -> Vec<Step> {
+/// The steps from the current state of a table to its specification, in order. Empty when there is nothing to do or to
+/// report.
+pub fn plan(found: &TableState, spec: &TableSpec) -> Vec<SetupStep> {
     let mut steps = Vec::new();
-    let slots = wanted.slots.clamp(1, schema::SLOTS_MAX);
+    let slots = spec.slots.clamp(1, schema::SLOTS_MAX);
     let Some(table) = &found.table else {
-        steps.extend([Step::CreateTable, Step::Wait, Step::EnableExpiry]);
-        steps.extend(wanted.backups.then_some(Step::EnableBackups));
-        steps.push(Step::WriteMeta { slots });
+        steps.extend([
+            SetupStep::CreateTable,
+            SetupStep::Wait,
+            SetupStep::EnableExpiry,
+        ]);
+        steps.extend(spec.backups.then_some(SetupStep::EnableBackups));
+        steps.push(SetupStep::WriteMeta { slots });
         return steps;
     };
     if !table.is_active() {
-        steps.push(Step::Wait);
+        steps.push(SetupStep::Wait);
         if table.status == "DELETING" {
-            return vec![Step::Foreign("the table is being deleted".into())];
+            return vec![SetupStep::Foreign("the table is being deleted".into())];
         }
     }
-    if !table.has_our_key() {
-        return vec![Step::Foreign(format!("its key is {}", table.key))];
+    if !table.has_dueline_key() {
+        return vec![SetupStep::Foreign(format!("its key is {}", table.key))];
     }
     if let Some(meta) = &found.meta {
         if meta.app != schema::APP {
-            return vec![Step::Foreign(format!("it belongs to '{}'", meta.app))];
+            return vec![SetupStep::Foreign(format!("it belongs to '{}'", meta.app))];
         }
         if meta.version > i64::from(schema::VERSION) {
             let (found, known) = (meta.version, schema::VERSION);
-            return vec![Step::Foreign(format!(
+            return vec![SetupStep::Foreign(format!(
                 "its version {found} is newer than {known}"
             ))];
         }
     }
     match &table.index {
-        None => steps.extend([Step::AddIndex, Step::Wait]),
+        None => steps.extend([SetupStep::AddIndex, SetupStep::Wait]),
         Some(index) => {
-            if let Some(flaw) = table
-                .index_flaw()
+            if let Some(problem) = table
+                .index_problem()
                 .filter(|_| !index.status.contains("CREATING"))
             {
-                return vec![Step::Foreign(format!(
-                    "there is no index '{}'{flaw}",
+                return vec![SetupStep::Foreign(format!(
+                    "there is no index '{}'{problem}",
                     schema::DUE_INDEX
                 ))];
             }
             if index.status.contains("CREATING") {
-                steps.push(Step::Wait);
+                steps.push(SetupStep::Wait);
             }
             if index.projection != "KEYS_ONLY" {
-                let carried = &index.projection;
-                steps.push(Step::Drift(format!(
-                    "the index carries {carried} and not only keys, so each write costs more"
+                let projection = &index.projection;
+                steps.push(SetupStep::Drift(format!(
+                    "the index projects {projection} and not only keys, so each write costs more"
                 )));
             }
         }
     }
     if !table.on_demand {
-        steps.push(Step::Drift(
+        steps.push(SetupStep::Drift(
             "capacity is provisioned, not paid by request".into(),
         ));
     }
     if found.ttl == Some(false) {
-        steps.push(Step::EnableExpiry);
+        steps.push(SetupStep::EnableExpiry);
     }
-    if wanted.backups && found.backups == Some(false) {
-        steps.push(Step::EnableBackups);
+    if spec.backups && found.backups == Some(false) {
+        steps.push(SetupStep::EnableBackups);
     }
     match &found.meta {
-        None => steps.push(Step::WriteMeta { slots }),
+        None => steps.push(SetupStep::WriteMeta { slots }),
         Some(meta) if meta.slots != slots => {
-            let (have, asked) = (meta.slots, slots);
-            steps.push(Step::Drift(format!(
-                "the table has {have} slots for ever, {asked} were asked for"
+            let current = meta.slots;
+            steps.push(SetupStep::Drift(format!(
+                "the table has {current} slots, not {slots}; the slots of a table cannot be changed"
             )));
         }
         Some(_) => {}

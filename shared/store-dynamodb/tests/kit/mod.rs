@@ -1,4 +1,4 @@
-//! What every test of the store needs: an engine, a table of its own, a store on it.
+//! The kit of the store's tests: an engine, a table for each test, and stores on it.
 
 #![allow(
     dead_code,
@@ -6,7 +6,7 @@
     reason = "each test file uses a part of it"
 )]
 
-pub mod wire;
+pub mod faulty_connection;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,12 +27,12 @@ use dueline_ports::{
 };
 use dueline_store_dynamodb::{
     DynamoOptions, DynamoStore,
-    setup::{self, Site, Wanted},
+    setup::{self, SetupClient, TableSpec},
 };
 use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY};
 
 #[allow(unused_imports, reason = "each test file uses a part of it")]
-pub use wire::{Act, Wire};
+pub use faulty_connection::{Fault, FaultyConnection};
 
 pub fn aws(endpoint: &str) -> AwsSettings {
     AwsSettings {
@@ -49,27 +49,28 @@ pub async fn endpoint() -> String {
     dueline_tests_engines::dynamodb().await.url.to_string()
 }
 
-pub async fn site() -> Site {
+pub async fn setup_client() -> SetupClient {
     let settings = aws(&endpoint().await);
-    Site::of(&settings).await.expect("a client")
+    SetupClient::of(&settings).await.expect("a client")
 }
 
 pub async fn client() -> Client {
-    site().await.client
+    setup_client().await.client
 }
 
-/// Makes a table and answers options for it, with everything that waits set to zero.
+/// Creates a table and answers options for it, without any waiting times.
 pub async fn table(slots: u16) -> DynamoOptions {
-    let site = site().await;
+    let setup_client = setup_client().await;
     let name = dueline_tests_engines::unique("store");
-    let wanted = Wanted {
+    let spec = TableSpec {
         table: name.to_string(),
         slots,
         backups: false,
     };
-    let found = site.inspect(&wanted.table).await.expect("an answer");
-    let steps = setup::plan(&found, &wanted);
-    site.carry_out(&wanted.table, &steps)
+    let found = setup_client.inspect(&spec.table).await.expect("an answer");
+    let steps = setup::plan(&found, &spec);
+    setup_client
+        .execute(&spec.table, &steps)
         .await
         .expect("a table");
     DynamoOptions {
@@ -77,7 +78,7 @@ pub async fn table(slots: u16) -> DynamoOptions {
         slots,
         definitions_ttl: Duration::ZERO,
         idle_poll: Duration::ZERO,
-        ..DynamoOptions::of(wanted.table)
+        ..DynamoOptions::of(spec.table)
     }
 }
 
@@ -87,27 +88,27 @@ pub async fn open(options: &DynamoOptions) -> Arc<DynamoStore> {
     Arc::new(store.expect("a store"))
 }
 
-/// A store on a table of its own.
+/// A store on a new table.
 pub async fn fresh() -> Arc<DynamoStore> {
     open(&table(4).await).await
 }
 
-/// A store on a table of its own whose calls go over a wire.
-pub async fn wired() -> (Arc<DynamoStore>, Wire) {
+/// A store on a new table, over a connection that can be faulty.
+pub async fn faulty() -> (Arc<DynamoStore>, FaultyConnection) {
     let options = table(4).await;
-    wired_to(&options).await
+    faulty_on(&options).await
 }
 
-/// A store on a table whose calls go over a wire.
-pub async fn wired_to(options: &DynamoOptions) -> (Arc<DynamoStore>, Wire) {
-    let (client, wire) = Wire::client(&endpoint().await).await;
+/// A store on a table, over a connection that can be faulty.
+pub async fn faulty_on(options: &DynamoOptions) -> (Arc<DynamoStore>, FaultyConnection) {
+    let (client, connection) = FaultyConnection::client(&endpoint().await).await;
     let store = DynamoStore::open_at(client.into(), options.clone(), Meter::default()).await;
     let store = Arc::new(store.expect("a store"));
-    wire.take();
-    (store, wire)
+    connection.take();
+    (store, connection)
 }
 
-/// A point in time, told from the beginning of the test.
+/// A time, in milliseconds since the beginning of the test.
 pub fn at(ms: i64) -> Timestamp {
     Timestamp::clamped(1_800_000_000_000 + ms)
 }
@@ -126,20 +127,21 @@ pub fn job(name: &str) -> Job {
     }
 }
 
-/// Steps of tasks, without ceremony.
-pub struct Play {
+/// Drives tasks of one store through their states.
+pub struct TaskDriver {
     pub store: Arc<DynamoStore>,
     pub rng: SeededRng,
 }
 
-impl Play {
+impl TaskDriver {
     pub async fn new(store: Arc<DynamoStore>) -> Self {
         let rng = SeededRng::new(fastrand());
-        let play = Self { store, rng };
-        play.put(job("mail")).await;
-        play
+        let driver = Self { store, rng };
+        driver.put(job("mail")).await;
+        driver
     }
 
+    /// A driver for another store on the same table.
     pub fn with(&self, store: &Arc<DynamoStore>) -> Self {
         Self {
             store: store.clone(),
@@ -158,19 +160,19 @@ impl Play {
         NewTask::now(self.rng.task_id(at(0)), name, vec![7; payload_bytes].into())
     }
 
-    pub fn order(&self, task: NewTask) -> Create {
+    pub fn request(&self, task: NewTask) -> Create {
         Create {
             task,
             token: self.rng.token(),
             write: self.rng.write_id(),
-            hand_on: true,
+            may_enqueue: true,
             claim_for: None,
         }
     }
 
     pub async fn create(&self, ms: i64, new: NewTask) -> Task {
-        let order = self.order(new);
-        let mut created = self.store.create(at(ms), vec![order]).await;
+        let request = self.request(new);
+        let mut created = self.store.create(at(ms), vec![request]).await;
         *created.remove(0).expect("a task").task
     }
 
@@ -187,9 +189,9 @@ impl Play {
         self.store.apply(at(ms), vec![command]).await.remove(0)
     }
 
-    pub async fn step(&self, ms: i64, task: &Task, event: Event) -> Task {
+    pub async fn apply(&self, ms: i64, task: &Task, event: Event) -> Task {
         let applied = self.send(ms, self.command(task, event)).await;
-        *applied.expect("a legal step").task
+        *applied.expect("a legal transition").task
     }
 
     pub fn claim_event(&self, task: &Task) -> Event {
@@ -201,7 +203,7 @@ impl Play {
     }
 
     pub async fn run(&self, ms: i64, task: &Task) -> Task {
-        self.step(ms, task, self.claim_event(task)).await
+        self.apply(ms, task, self.claim_event(task)).await
     }
 
     pub fn finish_event(&self, task: &Task, outcome: Outcome) -> Event {
@@ -214,7 +216,7 @@ impl Play {
     }
 
     pub async fn finish(&self, ms: i64, task: &Task, outcome: Outcome) -> Task {
-        self.step(ms, task, self.finish_event(task, outcome)).await
+        self.apply(ms, task, self.finish_event(task, outcome)).await
     }
 
     pub async fn succeed(&self, ms: i64, task: &Task) -> Task {
@@ -238,7 +240,7 @@ impl Play {
             token: self.rng.token(),
             jitter: Jitter::default(),
         });
-        self.step(ms, task, event).await
+        self.apply(ms, task, event).await
     }
 
     pub async fn get(&self, task: &Task) -> Option<Task> {
@@ -253,25 +255,28 @@ impl Play {
             now: at(ms),
             limit_per_job: limit,
             pending_limits: BTreeMap::new(),
+            owed_limit: limit,
+            owed_limits: Default::default(),
             share: None,
         };
         self.store.due(query).await.expect("a page")
     }
 
-    pub fn spent(&self) -> Cost {
+    /// The cost of all calls of this store so far.
+    pub fn cost(&self) -> Cost {
         self.store.meter().total()
     }
 }
 
-/// Seeds differ, so that ids of tests that share a table do.
+/// Seeds differ between drivers, so that the ids of tests that share a table differ.
 fn fastrand() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(0)
 }
 
-/// Bytes of a task's own item, as DynamoDB counts them for everything but numbers, which are taken at their longest.
-pub async fn size_of(play: &Play, task: &Task) -> usize {
-    let item = raw(play, task).await;
+/// Size of a task's item as DynamoDB counts it, with numbers at their greatest size.
+pub async fn size_of(driver: &TaskDriver, task: &Task) -> usize {
+    let item = stored_item(driver, task).await;
     let value = |value: &AttributeValue| match value {
         AttributeValue::S(text) => text.len(),
         AttributeValue::B(blob) => blob.as_ref().len(),
@@ -292,25 +297,31 @@ pub async fn size_of(play: &Play, task: &Task) -> usize {
         .sum()
 }
 
-/// A task's own item as it is stored, found by going through the slots.
-pub async fn raw(play: &Play, task: &Task) -> HashMap<String, AttributeValue> {
-    let key = key_of(play, task).await;
+/// Whether DynamoDB may delete a task by its expiry.
+pub async fn expires(driver: &TaskDriver, task: &Task) -> bool {
+    let item = stored_item(driver, task).await;
+    item.contains_key(dueline_store_dynamodb::schema::TTL)
+}
+
+/// A task's item as it is stored.
+pub async fn stored_item(driver: &TaskDriver, task: &Task) -> HashMap<String, AttributeValue> {
+    let key = key_of(driver, task).await;
     let client = client().await;
     let call = client
         .get_item()
-        .table_name(play.store.table())
+        .table_name(driver.store.table())
         .set_key(Some(key));
     let answer = call.consistent_read(true).send().await.expect("an answer");
     answer.item.expect("the item")
 }
 
-/// The key of a task's own item.
-pub async fn key_of(play: &Play, task: &Task) -> HashMap<String, AttributeValue> {
+/// The key of a task's item, found by a table scan.
+pub async fn key_of(driver: &TaskDriver, task: &Task) -> HashMap<String, AttributeValue> {
     let client = client().await;
     let id = AttributeValue::B(aws_sdk_dynamodb::primitives::Blob::new(task.id.as_bytes()));
     let found = client
         .scan()
-        .table_name(play.store.table())
+        .table_name(driver.store.table())
         .filter_expression("sk = :id")
         .expression_attribute_values(":id", id)
         .send()

@@ -1,4 +1,4 @@
-//! Lists, newest first, a bounded stretch of rows at a time.
+//! Lists of tasks, newest first. Each page scans a bounded number of rows.
 
 use std::sync::Arc;
 
@@ -8,14 +8,15 @@ use rusqlite::{Connection, ToSql};
 
 use crate::{jobs::JobEntry, row};
 
-/// Rows looked at for one page. A filter that few tasks meet gives short or empty pages with a cursor behind them
-/// instead of a read that lasts.
-const LOOKED_AT_MAX: usize = 50_000;
+/// Most rows scanned for one page. A filter that few tasks match gives short or empty pages with a cursor, instead of
+/// one long read.
+const ROWS_SCANNED_MAX: usize = 50_000;
 
-/// The condition of the index of dead letters.
-const DEAD: &str = " AND state >= 7";
+/// The condition of the partial index of dead letters.
+const IS_DEAD: &str = " AND state >= 7";
 
-/// Where a page ended: a row number in hexadecimal, marked so that nobody takes it for an id.
+/// The row number that a cursor encodes: the last row of the previous page. A cursor is `p-` and the number in
+/// hexadecimal; the prefix keeps it from being mistaken for an id.
 pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<i64, StoreError> {
     let Some(text) = cursor else {
         return Ok(i64::MAX);
@@ -36,7 +37,9 @@ pub(crate) fn list(
     let states: Vec<u8> = query.states.iter().map(|kind| kind.code()).collect();
     let is_dead = |kind: &StateKind| kind.code() >= StateKind::Failed.code();
     let only_dead = !query.states.is_empty() && query.states.iter().all(is_dead);
-    let index = if only_dead {
+    let index = if query.key.is_some() {
+        "task_key"
+    } else if only_dead {
         "task_dead"
     } else {
         "task_by_job"
@@ -75,10 +78,14 @@ pub(crate) fn list(
         clause(" AND run_at < ?", Box::new(Timestamp::millis(until)));
     }
     if only_dead {
-        // The planner takes the partial index only when its condition stands in the query.
-        filter.push_str(DEAD);
+        // SQLite uses the partial index only when the query contains its condition.
+        filter.push_str(IS_DEAD);
     }
-    let floor = stretch_end(db, index, entry.row, before)?;
+    // At most one task has the key, and its index finds it however many newer tasks there are.
+    let floor = match query.key {
+        Some(_) => None,
+        None => scan_end(db, index, entry.row, before)?,
+    };
     let floor_clause = floor.map_or_else(String::new, |seq| format!(" AND seq >= {seq}"));
     let sql = format!(
         "SELECT {} FROM task INDEXED BY {index} WHERE job = ? AND seq < ?{floor_clause}{filter} \
@@ -92,19 +99,19 @@ pub(crate) fn list(
     let mut tasks = Vec::new();
     let mut last = before;
     let mut next = None;
-    let mut seen = 0;
+    let mut rows_read = 0;
     while let Some(found) = rows.next()? {
-        // Counts rows, not tasks: an unreadable one must not make the page look like the last.
-        if seen == limit {
+        // Rows are counted, not tasks: an unreadable row must not make this page appear to be the last one.
+        if rows_read == limit {
             next = Some(last);
             break;
         }
-        seen += 1;
+        rows_read += 1;
         last = found.get(0)?;
-        let apart = row::may_have_body(found)?;
+        let may_have_blobs = row::may_have_blobs(found)?;
         match row::read(found, &entry.job.name) {
             Ok(stored) => {
-                let stored = row::filled(db, stored, apart)?;
+                let stored = row::with_blobs(db, stored, may_have_blobs)?;
                 tasks.push(stored.task);
             }
             // One unreadable row must not hide the others.
@@ -115,17 +122,12 @@ pub(crate) fn list(
     Ok(Page { tasks, next })
 }
 
-/// The row number at which this stretch ends, if the job has more rows than one stretch.
-fn stretch_end(
-    db: &Connection,
-    index: &str,
-    job: i64,
-    before: i64,
-) -> rusqlite::Result<Option<i64>> {
-    let dead = if index == "task_dead" { DEAD } else { "" };
+/// The row number at which the scan for one page ends, if the job has more rows than one scan covers.
+fn scan_end(db: &Connection, index: &str, job: i64, before: i64) -> rusqlite::Result<Option<i64>> {
+    let dead = if index == "task_dead" { IS_DEAD } else { "" };
     let sql = format!(
         "SELECT seq FROM task INDEXED BY {index} WHERE job = ?1 AND seq < ?2 {dead} \
-         ORDER BY seq DESC LIMIT 1 OFFSET {LOOKED_AT_MAX}"
+         ORDER BY seq DESC LIMIT 1 OFFSET {ROWS_SCANNED_MAX}"
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query((job, before))?;

@@ -1,4 +1,4 @@
-//! Readers: threads with connections of their own, so that a long list does not hold up a write.
+//! The readers: threads with connections of their own, so that a long list does not delay a write.
 
 mod due;
 mod list;
@@ -20,26 +20,26 @@ pub(crate) use self::{
 };
 use crate::error::{closed, read_error};
 
-/// Reads that may wait.
+/// Most reads that wait for a reader; further ones are throttled.
 const READS_WAITING_MAX: usize = 4_096;
 
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The way to the readers.
+/// Sends reads to the readers.
 #[derive(Clone)]
 pub(crate) struct ReaderHandle {
     reads: mpsc::SyncSender<Read>,
 }
 
 impl ReaderHandle {
-    /// Runs a read on one of the readers and waits for what it found.
+    /// Runs a read on one of the readers and waits for its result.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let read: Read = Box::new(move |db| {
-            // A caller that went away is not read for.
+            // A read whose caller was cancelled is skipped.
             if !reply.is_closed() {
                 drop(reply.send(read(db)));
             }
@@ -49,8 +49,8 @@ impl ReaderHandle {
             Err(mpsc::TrySendError::Full(_)) => return Err(StoreError::Throttled),
             Err(mpsc::TrySendError::Disconnected(_)) => return Err(closed()),
         }
-        let found = answer.await.map_err(|_| closed())?;
-        found.map_err(|error| read_error(&error))
+        let result = answer.await.map_err(|_| closed())?;
+        result.map_err(|error| read_error(&error))
     }
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn start(
                         let Ok(read) = next else {
                             return;
                         };
-                        // Whoever asked sees a closed answer; the reader goes on for the others.
+                        // The caller of a read that panics gets an error; the reader serves the next one.
                         let read = std::panic::AssertUnwindSafe(|| read(&db));
                         if std::panic::catch_unwind(read).is_err() {
                             tracing::error!("a read panicked");

@@ -1,4 +1,4 @@
-//! Small reads.
+//! Reads of single tasks, ready and owned tasks, counts and workers.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) fn get(
     Ok(found.map(|stored| stored.task))
 }
 
-/// Enqueued tasks in the order they should be handed out.
+/// Enqueued tasks in the order in which they should be dispatched.
 pub(crate) fn ready(
     db: &Connection,
     entry: &JobEntry,
@@ -62,7 +62,7 @@ pub(crate) fn owned(
 ) -> rusqlite::Result<Vec<OwnedTask>> {
     let mut tasks = Vec::new();
     for entry in jobs.iter() {
-        // The state is in the index, so only owned tasks are looked up.
+        // The index contains the state, so only rows of owned tasks are read.
         let mut statement = db.prepare_cached(
             "SELECT id, state, token, worker FROM task INDEXED BY task_due \
              WHERE job = ?1 AND trigger_at IS NOT NULL AND state IN (3, 4) AND (?2 IS NULL OR worker = ?2)",
@@ -98,13 +98,7 @@ pub(crate) fn stats(db: &Connection, entry: &JobEntry) -> rusqlite::Result<JobSt
             by_state.insert(kind, row.get(1)?);
         }
     }
-    let oldest: Option<i64> = db
-        .prepare_cached(
-            "SELECT trigger_at FROM task INDEXED BY task_due \
-             WHERE job = ?1 AND trigger_at IS NOT NULL AND state NOT IN (3, 4) ORDER BY trigger_at LIMIT 1",
-        )?
-        .query_row([entry.row], |row| row.get(0))
-        .optional()?;
+    let oldest = oldest_pending(db, entry)?;
     let oldest_due_at = oldest.map(Timestamp::clamped);
     Ok(JobStats {
         by_state,
@@ -112,6 +106,31 @@ pub(crate) fn stats(db: &Connection, entry: &JobEntry) -> rusqlite::Result<JobSt
         partial: false,
         age: Duration::ZERO,
     })
+}
+
+/// The earliest trigger time of an unowned task. The index is by priority, so the earliest of each one is read.
+fn oldest_pending(db: &Connection, entry: &JobEntry) -> rusqlite::Result<Option<i64>> {
+    let mut lower = db.prepare_cached(
+        "SELECT priority FROM task INDEXED BY task_due \
+         WHERE job = ?1 AND priority < ?2 AND trigger_at IS NOT NULL ORDER BY priority DESC LIMIT 1",
+    )?;
+    let mut first = db.prepare_cached(
+        "SELECT trigger_at FROM task INDEXED BY task_due \
+         WHERE job = ?1 AND priority = ?2 AND trigger_at IS NOT NULL AND state NOT IN (3, 4) \
+         ORDER BY trigger_at LIMIT 1",
+    )?;
+    let (mut oldest, mut priority) = (None::<i64>, i64::MAX);
+    while let Some(next) = lower
+        .query_row((entry.row, priority), |row| row.get(0))
+        .optional()?
+    {
+        priority = next;
+        let at: Option<i64> = first
+            .query_row((entry.row, priority), |row| row.get(0))
+            .optional()?;
+        oldest = oldest.into_iter().chain(at).min();
+    }
+    Ok(oldest)
 }
 
 pub(crate) fn workers(db: &Connection) -> rusqlite::Result<Vec<WorkerRecord>> {

@@ -1,21 +1,14 @@
-//! Events: read, decide, write, as one step because nobody else writes.
+//! `apply`: reads a task, decides the transition and writes it. This is one atomic step because only this thread
+//! writes.
 
 use dueline_domain::{StateKind, Task, Timestamp};
 use dueline_ports::{Applied, Command, StoreError};
 
-use super::{ItemError, Writer, many};
-use crate::row::{self, Part};
+use super::{ItemError, Writer};
+use crate::row::{self, BlobKind};
 
 impl Writer {
-    pub(super) fn apply(
-        &mut self,
-        now: Timestamp,
-        commands: Vec<Command>,
-    ) -> (Vec<Result<Applied, StoreError>>, Option<rusqlite::Error>) {
-        many(commands, |command| self.apply_one(now, command))
-    }
-
-    fn apply_one(&mut self, now: Timestamp, command: Command) -> Result<Applied, ItemError> {
+    pub(crate) fn apply(&mut self, now: Timestamp, command: Command) -> Result<Applied, ItemError> {
         let Some(entry) = self.jobs.get(&command.job) else {
             return Err(StoreError::no_task(&command.id).into());
         };
@@ -28,7 +21,7 @@ impl Writer {
             },
         };
         if task.write == command.write {
-            self.cache.keep(job_row, seq, &task);
+            self.cache.insert(job_row, seq, &task);
             return Ok(Applied {
                 task,
                 repeated: true,
@@ -39,7 +32,7 @@ impl Writer {
             Ok(transition) => transition,
             Err(rejected) => {
                 if task.kind().is_owned() {
-                    self.cache.put_back(job_row, seq, task);
+                    self.cache.reinsert(job_row, seq, task);
                 }
                 return Err(StoreError::Rejected(rejected).into());
             }
@@ -48,51 +41,65 @@ impl Writer {
         if before == StateKind::Enqueued {
             self.created_since_claim = 0;
         }
-        let touched = Touched {
+        let changed = ChangedColumns {
             modified: transition.modified.is_some(),
             checkpoint: transition.checkpoint.is_some(),
             result: transition.result.is_some() || transition.fresh,
+            owed: task.owed.is_some() || transition.owed.is_some(),
         };
         task.advance(transition);
-        self.write_back(seq, &task, touched)?;
+        self.write_task(seq, &task, changed)?;
+        if changed.owed && task.owed.is_none() {
+            self.prune.settled(seq);
+        }
         self.counts.moved(job_row, before, task.kind());
-        self.cache.keep(job_row, seq, &task);
+        self.cache.insert(job_row, seq, &task);
         Ok(Applied {
             task,
             repeated: false,
         })
     }
 
-    fn write_back(&self, seq: i64, task: &Task, touched: Touched) -> rusqlite::Result<()> {
+    fn write_task(&self, seq: i64, task: &Task, changed: ChangedColumns) -> rusqlite::Result<()> {
         row::update(&mut self.db.prepare_cached(row::UPDATE)?, seq, task)?;
-        if touched.modified {
+        if changed.modified {
             row::update_modified(&self.db, seq, task)?;
         }
-        if touched.checkpoint {
-            self.part(seq, Part::Checkpoint, task.checkpoint.as_ref())?;
+        if changed.owed {
+            row::update_owed(&self.db, seq, task)?;
         }
-        if touched.result {
-            self.part(seq, Part::Result, task.result.as_ref())?;
+        if changed.checkpoint {
+            self.write_blob(seq, BlobKind::Checkpoint, task.checkpoint.as_ref())?;
+        }
+        if changed.result {
+            self.write_blob(seq, BlobKind::Result, task.result.as_ref())?;
         }
         Ok(())
     }
 
-    /// Stores a part that has just been set: apart when it is large, and never in both places.
-    fn part(&self, seq: i64, part: Part, bytes: Option<&bytes::Bytes>) -> rusqlite::Result<()> {
+    /// Stores a changed checkpoint or result as a blob when it is large. Deletes the old blob otherwise, so that the
+    /// bytes are never stored both in the row and as a blob.
+    fn write_blob(
+        &self,
+        seq: i64,
+        kind: BlobKind,
+        bytes: Option<&bytes::Bytes>,
+    ) -> rusqlite::Result<()> {
         let is_large = bytes.is_some_and(|bytes| bytes.len() > row::INLINE_BYTES_MAX);
-        match part {
-            _ if is_large => row::put_apart(&self.db, seq, part, bytes),
-            // A small checkpoint may follow a large one; a result is set once in a life, unless there was another.
-            Part::Result if bytes.is_some() => Ok(()),
-            _ => row::drop_apart(&self.db, seq, part),
+        match kind {
+            _ if is_large => row::put_blob(&self.db, seq, kind, bytes),
+            // A result never replaces another one: a redrive deletes the old one first. So there is no blob to delete.
+            BlobKind::Result if bytes.is_some() => Ok(()),
+            _ => row::delete_blob(&self.db, seq, kind),
         }
     }
 }
 
-/// Parts that a transition set.
+/// Columns beyond the state that a transition changed.
 #[derive(Clone, Copy)]
-struct Touched {
+struct ChangedColumns {
     modified: bool,
     checkpoint: bool,
     result: bool,
+    owed: bool,
 }

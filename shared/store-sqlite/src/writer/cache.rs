@@ -1,34 +1,34 @@
-//! Tasks that the next event will most likely be about, so that it needs no read.
+//! A cache of the tasks whose next event is expected soon, so that the event needs no read.
 //!
-//! Coherent because nobody else writes; thrown away whenever a transaction is undone.
+//! The cache is coherent because only the writer thread writes. It is cleared when a transaction is rolled back.
 
 use std::collections::{HashMap, VecDeque};
 
 use dueline_domain::{Task, TaskId};
 
-/// Most tasks that are kept only because they were just enqueued.
+/// Most enqueued tasks in the cache.
 const ENQUEUED_MAX: usize = 4_096;
 
-/// Most tasks in all; beyond this nothing is added, and the file answers.
+/// Most tasks in all. A full cache takes no further task; events of those read the file.
 const TASKS_MAX: usize = 32_768;
 
-/// Tasks with more bytes than this are left to the file.
+/// Largest payload and checkpoint of a cached task, together.
 const TASK_BYTES_MAX: usize = 1_024;
 
 #[derive(Default)]
-pub(super) struct Cache {
+pub(super) struct TaskCache {
     by_id: HashMap<(i64, TaskId), (i64, Box<Task>)>,
     enqueued: VecDeque<(i64, TaskId)>,
 }
 
-impl Cache {
-    /// Takes a task out: whoever changes it puts it back.
+impl TaskCache {
+    /// Removes a task from the cache; the caller inserts it again after the event.
     pub(super) fn take(&mut self, job: i64, id: &TaskId) -> Option<(i64, Box<Task>)> {
         self.by_id.remove(&(job, *id))
     }
 
-    /// Keeps a task if its next event is near: somebody owns it, or it was just handed on.
-    pub(super) fn keep(&mut self, job: i64, seq: i64, task: &Task) {
+    /// Caches a task if its next event is expected soon: a worker owns it, or it was just enqueued.
+    pub(super) fn insert(&mut self, job: i64, seq: i64, task: &Task) {
         let kind = task.kind();
         let bytes = task.payload.len() + task.checkpoint.as_ref().map_or(0, bytes::Bytes::len);
         if bytes > TASK_BYTES_MAX || self.by_id.len() >= TASKS_MAX {
@@ -50,8 +50,8 @@ impl Cache {
         self.by_id.insert(key, (seq, Box::new(task.clone())));
     }
 
-    /// Puts back a task that was not changed.
-    pub(super) fn put_back(&mut self, job: i64, seq: i64, task: Box<Task>) {
+    /// Inserts a task that was taken and has not changed.
+    pub(super) fn reinsert(&mut self, job: i64, seq: i64, task: Box<Task>) {
         self.by_id.insert((job, task.id), (seq, task));
     }
 

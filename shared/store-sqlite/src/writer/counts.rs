@@ -1,4 +1,5 @@
-//! How many tasks of a job are in each state, exact and cheap: one small row per state that a commit touched.
+//! How many tasks of a job are in each state. The counts are exact, and a commit writes one small row for each state
+//! that changed.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,13 @@ use rusqlite::Connection;
 const STATES: usize = StateKind::ALL.len();
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct StateCounts {
     by_job: BTreeMap<i64, [i64; STATES]>,
-    /// What changed since the last commit.
-    touched: BTreeMap<i64, [bool; STATES]>,
+    /// Counts that changed since the last commit.
+    changed: BTreeMap<i64, [bool; STATES]>,
 }
 
-impl Counts {
+impl StateCounts {
     pub(super) fn load(db: &Connection) -> rusqlite::Result<Self> {
         let mut counts = Self::default();
         let mut statement = db.prepare("SELECT job, state, n FROM job_state")?;
@@ -31,7 +32,7 @@ impl Counts {
     pub(super) fn add(&mut self, job: i64, kind: StateKind, n: i64) {
         let state = usize::from(kind.code());
         self.by_job.entry(job).or_default()[state] += n;
-        self.touched.entry(job).or_default()[state] = true;
+        self.changed.entry(job).or_default()[state] = true;
     }
 
     pub(super) fn moved(&mut self, job: i64, from: StateKind, to: StateKind) {
@@ -52,29 +53,29 @@ impl Counts {
             .sum()
     }
 
-    pub(super) fn forget(&mut self, db: &Connection, job: i64) -> rusqlite::Result<()> {
+    pub(super) fn remove_job(&mut self, db: &Connection, job: i64) -> rusqlite::Result<()> {
         self.by_job.remove(&job);
-        self.touched.remove(&job);
+        self.changed.remove(&job);
         db.prepare_cached("DELETE FROM job_state WHERE job = ?1")?
             .execute([job])?;
         Ok(())
     }
 
-    /// Writes what changed, within the transaction that changed it.
+    /// Writes the changed counts, within the transaction that changed them.
     pub(super) fn save(&mut self, db: &Connection) -> rusqlite::Result<()> {
-        if self.touched.is_empty() {
+        if self.changed.is_empty() {
             return Ok(());
         }
         let mut statement = db.prepare_cached(
             "INSERT OR REPLACE INTO job_state (job, state, n) VALUES (?1, ?2, ?3)",
         )?;
-        for (job, touched) in &self.touched {
+        for (job, changed) in &self.changed {
             let counts = self.by_job.get(job).copied().unwrap_or_default();
-            for (state, _) in touched.iter().enumerate().filter(|(_, touched)| **touched) {
+            for (state, _) in changed.iter().enumerate().filter(|(_, changed)| **changed) {
                 statement.execute((job, state, counts[state]))?;
             }
         }
-        self.touched.clear();
+        self.changed.clear();
         Ok(())
     }
 }

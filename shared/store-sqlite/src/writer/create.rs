@@ -1,47 +1,40 @@
-//! New tasks.
+//! `create`: inserts new tasks.
 
-use dueline_domain::{NewTask, Task, Timestamp};
+use dueline_domain::{Due, NewTask, Task, Timestamp};
 use dueline_ports::{Create, Created, StoreError};
 use rusqlite::OptionalExtension as _;
 
-use super::{ItemError, Writer, many};
+use super::{ItemError, Writer};
 use crate::row;
 
-/// After so many submits in a row nobody seems to work here, and keeping tasks at hand for a claim is a waste.
+/// New tasks in a row without a claim after which new tasks are not cached any more: no worker seems to be there to
+/// claim them.
 const CREATED_WITHOUT_CLAIM_MAX: u32 = 4_096;
 
 impl Writer {
-    pub(super) fn create(
-        &mut self,
-        now: Timestamp,
-        new: Vec<Create>,
-    ) -> (Vec<Result<Created, StoreError>>, Option<rusqlite::Error>) {
-        many(new, |create| self.create_one(now, create))
-    }
-
-    fn create_one(&mut self, now: Timestamp, create: Create) -> Result<Created, ItemError> {
+    pub(crate) fn create(&mut self, now: Timestamp, create: Create) -> Result<Created, ItemError> {
         let Create {
             task: submit,
             token,
             write,
-            hand_on,
+            may_enqueue,
             claim_for,
         } = create;
         let Some(entry) = self.jobs.get(&submit.job) else {
             return Err(StoreError::no_job(&submit.job).into());
         };
         let (job_row, job) = (entry.row, entry.job.clone());
-        let hand_on = hand_on && job.hands_on_at_once();
-        let run_at = submit.run_at;
-        let mut task = Box::new(submit.into_task(&job.policy, now, token, write, hand_on));
+        let may_enqueue = may_enqueue && job.enqueues_at_once();
+        let due = submit.due;
+        let mut task = Box::new(submit.into_task(&job.policy, now, token, write, may_enqueue));
         if let Some(worker) = claim_for {
-            task.claim_at_birth(&job.policy, worker);
+            task.claim_on_create(&job.policy, worker);
         }
         let mut statement = self.db.prepare_cached(row::INSERT)?;
         if !row::insert(&mut statement, job_row, &task)? {
             drop(statement);
             let existing = self.existing(job_row, &task)?;
-            if !existing.is_made_by(&submit_of(*task, run_at)) {
+            if !existing.matches_submit(&submit_of(*task, due)) {
                 return Err(StoreError::Exists(existing.id).into());
             }
             return Ok(Created {
@@ -52,12 +45,13 @@ impl Writer {
         drop(statement);
         if task.payload.len() > row::INLINE_BYTES_MAX {
             let seq = self.db.last_insert_rowid();
-            row::put_apart(&self.db, seq, row::Part::Payload, Some(&task.payload))?;
+            row::put_blob(&self.db, seq, row::BlobKind::Payload, Some(&task.payload))?;
         }
         self.counts.add(job_row, task.kind(), 1);
         self.created_since_claim = self.created_since_claim.saturating_add(1);
         if self.created_since_claim < CREATED_WITHOUT_CLAIM_MAX {
-            self.cache.keep(job_row, self.db.last_insert_rowid(), &task);
+            self.cache
+                .insert(job_row, self.db.last_insert_rowid(), &task);
         }
         Ok(Created {
             task,
@@ -65,12 +59,15 @@ impl Writer {
         })
     }
 
-    /// The task that stands in the way of a new one: it has its id, or its key.
+    /// The existing task that has the id or the idempotency key of a new one.
     fn existing(&self, job_row: i64, task: &Task) -> Result<Task, ItemError> {
         if let Some(stored) = row::find(&self.db, &task.job, job_row, &task.id)? {
             return Ok(stored.task);
         }
-        let key = task.extras.as_ref().and_then(|extras| extras.key.clone());
+        let key = task
+            .options
+            .as_ref()
+            .and_then(|options| options.key.clone());
         let id: Option<[u8; 16]> = self
             .db
             .prepare_cached("SELECT id FROM task WHERE job = ?1 AND key = ?2")?
@@ -81,23 +78,23 @@ impl Writer {
             Some(id) => row::find(&self.db, &task.job, job_row, &id)?,
             None => None,
         };
-        // The insert said that something is in the way, within this very transaction.
+        // The insert failed on a unique index within this transaction, so the task exists.
         found
             .map(|stored| stored.task)
             .ok_or_else(|| StoreError::Corrupt("a unique index names no task".into()).into())
     }
 }
 
-/// The submit that a task was just made of.
-fn submit_of(task: Task, run_at: Option<Timestamp>) -> NewTask {
+/// The submit from which a task was just made.
+fn submit_of(task: Task, due: Due) -> NewTask {
     NewTask {
         id: task.id,
         id_is_given: true,
         job: task.job,
-        run_at,
+        due,
         priority: task.priority,
         weight: task.weight,
         payload: task.payload,
-        extras: task.extras,
+        options: task.options,
     }
 }

@@ -9,7 +9,8 @@ use rusqlite::Connection;
 use super::{ItemError, Writer};
 use crate::jobs::JobTable;
 
-/// All definitions of the file. One that makes no sense is left out and said, so that it does not hide the others.
+/// All readable definitions, and the row numbers of all jobs. An unreadable definition is logged and left out, so that
+/// it does not hide the others.
 pub(super) fn load(db: &Connection) -> rusqlite::Result<(JobTable, BTreeSet<i64>)> {
     let (mut jobs, mut all) = (JobTable::default(), BTreeSet::new());
     let mut statement = db.prepare("SELECT id, name, definition FROM job")?;
@@ -27,7 +28,7 @@ pub(super) fn load(db: &Connection) -> rusqlite::Result<(JobTable, BTreeSet<i64>
 }
 
 impl Writer {
-    pub(super) fn put_job(&mut self, put: PutJob) -> Result<Arc<Job>, ItemError> {
+    pub(crate) fn put_job(&mut self, put: PutJob) -> Result<Arc<Job>, ItemError> {
         let mut job = put.job;
         match self.jobs.get(&job.name) {
             Some(entry) if put.if_absent => Ok(entry.job.clone()),
@@ -38,7 +39,7 @@ impl Writer {
                 self.replace(entry.row, job)
             }
             None => {
-                // A definition that could not be read gives way to one that can; its tasks find it again.
+                // A job whose definition is unreadable keeps its row number, so its tasks belong to the new definition.
                 let row: i64 = self
                     .db
                     .prepare_cached(
@@ -57,7 +58,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn pause_job(
+    pub(crate) fn pause_job(
         &mut self,
         name: &JobName,
         paused: bool,
@@ -90,13 +91,19 @@ impl Writer {
         Ok(job)
     }
 
-    /// The definition goes at once; its finished tasks are not reachable any more and go with the pruner.
-    pub(super) fn delete_job(&mut self, name: &JobName) -> Result<(), ItemError> {
+    /// Deletes the definition. Its finished tasks cannot be read any more; the pruner deletes them later.
+    pub(crate) fn delete_job(&mut self, name: &JobName) -> Result<(), ItemError> {
         let Some(entry) = self.jobs.get(name) else {
             return Err(StoreError::no_job(name).into());
         };
         let row = entry.row;
-        let unfinished = self.counts.unfinished(row);
+        let owing: i64 = self
+            .db
+            .prepare_cached(
+                "SELECT count(*) FROM task INDEXED BY task_owed WHERE job = ?1 AND owed_at IS NOT NULL",
+            )?
+            .query_row([row], |row| row.get(0))?;
+        let unfinished = self.counts.unfinished(row) + u64::try_from(owing).unwrap_or(0);
         if unfinished > 0 {
             let job = name.clone();
             return Err(StoreError::InUse { job, unfinished }.into());
@@ -104,7 +111,7 @@ impl Writer {
         self.db
             .prepare_cached("DELETE FROM job WHERE id = ?1")?
             .execute([row])?;
-        self.counts.forget(&self.db, row)?;
+        self.counts.remove_job(&self.db, row)?;
         self.jobs.remove(name);
         self.job_rows.remove(&row);
         self.jobs_changed = true;

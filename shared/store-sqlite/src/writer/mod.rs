@@ -1,233 +1,130 @@
-//! The one thread that writes: it commits whatever has arrived together, and answers only after the commit.
+//! The writer: the only thread that writes. It commits all waiting requests in one transaction and answers after the
+//! commit.
 
 mod apply;
+mod broken;
 mod cache;
 mod counts;
 mod create;
+mod file_names;
 mod jobs;
+mod limit_pages;
 mod prune;
+mod request;
+mod room;
 mod workers;
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    path::Path,
+    sync::{Arc, mpsc},
     thread::JoinHandle,
 };
 
-use dueline_domain::{Job, JobName, Timestamp, WorkerId};
-use dueline_ports::{Applied, Command, Create, Created, Pruned, PutJob, StoreError, WorkerRecord};
+use dueline_ports::StoreError;
 use rusqlite::Connection;
-use tokio::sync::{Notify, oneshot};
 
-use self::{cache::Cache, counts::Counts};
+use self::{
+    broken::SetBrokenOnPanic,
+    cache::TaskCache,
+    counts::StateCounts,
+    file_names::FileNames,
+    prune::PruneTimes,
+    request::{BatchResults, WriteRequest, batch, single},
+};
+pub(crate) use self::{broken::WriteHealth, request::ItemError};
 use crate::{
-    error::{Failure, closed},
+    error::{TransactionFailure, closed},
     jobs::{JobTable, SharedJobs},
-    open,
 };
 
-/// Items after which a transaction is committed although more wait, so that no answer waits for too many others.
+/// Items after which a transaction is committed although requests wait, so that no answer is delayed by too many
+/// others.
 const ITEMS_PER_COMMIT_MAX: usize = 4_000;
 
-/// Requests that may wait for the writer.
+/// Most requests that wait for the writer; further ones are throttled.
 const REQUESTS_WAITING_MAX: usize = 65_536;
 
-type Reply<T> = oneshot::Sender<T>;
-
-/// Something to write.
-pub(crate) enum Request {
-    Create(
-        Timestamp,
-        Vec<Create>,
-        Reply<Vec<Result<Created, StoreError>>>,
-    ),
-    Apply(
-        Timestamp,
-        Vec<Command>,
-        Reply<Vec<Result<Applied, StoreError>>>,
-    ),
-    PutJob(Box<PutJob>, Reply<Result<Arc<Job>, StoreError>>),
-    PauseJob(
-        JobName,
-        bool,
-        Timestamp,
-        Reply<Result<Arc<Job>, StoreError>>,
-    ),
-    DeleteJob(JobName, Reply<Result<(), StoreError>>),
-    Prune(Timestamp, usize, Reply<Result<Pruned, StoreError>>),
-    PutWorkers(Vec<WorkerRecord>, Reply<Result<(), StoreError>>),
-    RemoveWorkers(Vec<WorkerId>, Reply<Result<(), StoreError>>),
-    LimitPages(u32, Reply<Result<(), StoreError>>),
-}
-
-impl Request {
-    /// Nothing of this happened.
-    fn refuse(self, failure: &Failure) {
-        let error = || failure.to_store();
-        match self {
-            Self::Create(_, new, reply) => {
-                drop(reply.send(new.iter().map(|_| Err(error())).collect()));
-            }
-            Self::Apply(_, commands, reply) => {
-                drop(reply.send(commands.iter().map(|_| Err(error())).collect()));
-            }
-            Self::PutJob(_, reply) | Self::PauseJob(_, _, _, reply) => {
-                drop(reply.send(Err(error())));
-            }
-            Self::Prune(_, _, reply) => drop(reply.send(Err(error()))),
-            Self::DeleteJob(_, reply)
-            | Self::PutWorkers(_, reply)
-            | Self::RemoveWorkers(_, reply)
-            | Self::LimitPages(_, reply) => drop(reply.send(Err(error()))),
-        }
-    }
-}
-
-/// An answer that waits for the commit.
-enum Answer {
-    Create(
-        Reply<Vec<Result<Created, StoreError>>>,
-        Vec<Result<Created, StoreError>>,
-    ),
-    Apply(
-        Reply<Vec<Result<Applied, StoreError>>>,
-        Vec<Result<Applied, StoreError>>,
-    ),
-    Job(
-        Reply<Result<Arc<Job>, StoreError>>,
-        Result<Arc<Job>, StoreError>,
-    ),
-    Unit(Reply<Result<(), StoreError>>, Result<(), StoreError>),
-    Pruned(
-        Reply<Result<Pruned, StoreError>>,
-        Result<Pruned, StoreError>,
-    ),
-}
-
-impl Answer {
-    fn send(self) {
-        // A caller that went away does not want its answer.
-        match self {
-            Self::Create(reply, results) => drop(reply.send(results)),
-            Self::Apply(reply, results) => drop(reply.send(results)),
-            Self::Job(reply, result) => drop(reply.send(result)),
-            Self::Unit(reply, result) => drop(reply.send(result)),
-            Self::Pruned(reply, result) => drop(reply.send(result)),
-        }
-    }
-
-    /// Nothing of this transaction happened.
-    fn fail(self, failure: &Failure) {
-        let error = || failure.to_store();
-        match self {
-            Self::Create(reply, results) => {
-                drop(reply.send(results.iter().map(|_| Err(error())).collect()));
-            }
-            Self::Apply(reply, results) => {
-                drop(reply.send(results.iter().map(|_| Err(error())).collect()));
-            }
-            Self::Job(reply, _) => drop(reply.send(Err(error()))),
-            Self::Unit(reply, _) => drop(reply.send(Err(error()))),
-            Self::Pruned(reply, _) => drop(reply.send(Err(error()))),
-        }
-    }
-}
-
-/// Whether the file can still be written.
-#[derive(Debug, Default)]
-pub(crate) struct Broken {
-    flag: AtomicBool,
-    notify: Notify,
-}
-
-impl Broken {
-    fn set(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.notify.notify_waiters();
-    }
-
-    /// Waits until the file cannot be written any more.
-    pub(crate) async fn wait(&self) {
-        let notified = self.notify.notified();
-        if !self.flag.load(Ordering::Acquire) {
-            notified.await;
-        }
-    }
-}
-
-/// The way to the writer.
+/// Sends requests to the writer.
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
-    requests: mpsc::SyncSender<Request>,
+    requests: mpsc::SyncSender<Box<dyn WriteRequest>>,
 }
 
 impl WriterHandle {
-    /// Sends a request and waits for its answer.
-    pub(crate) async fn call<T>(
+    /// Executes a verb on one item, and waits until its transaction is committed.
+    pub(crate) async fn call<T: Send + 'static>(
         &self,
-        request: impl FnOnce(Reply<T>) -> Request,
+        verb: impl FnOnce(&mut Writer) -> Result<T, ItemError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        match self.requests.try_send(request(reply)) {
-            Ok(()) => answer.await.map_err(|_| closed()),
-            Err(mpsc::TrySendError::Full(_)) => Err(StoreError::Throttled),
-            Err(mpsc::TrySendError::Disconnected(_)) => Err(closed()),
-        }
+        let (request, answer) = single(verb);
+        self.send(request)?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Executes a verb on each item, and waits until their transaction is committed. The results are in the order of
+    /// the items.
+    pub(crate) async fn call_batch<I: Send + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        verb: impl FnMut(&mut Writer, I) -> Result<T, ItemError> + Send + 'static,
+    ) -> Result<BatchResults<T>, StoreError> {
+        let (request, answer) = batch(items, verb);
+        self.send(request)?;
+        answer.await.map_err(|_| closed())
+    }
+
+    fn send(&self, request: Box<dyn WriteRequest>) -> Result<(), StoreError> {
+        self.requests
+            .try_send(request)
+            .map_err(|error| match error {
+                mpsc::TrySendError::Full(_) => StoreError::Throttled,
+                mpsc::TrySendError::Disconnected(_) => closed(),
+            })
     }
 }
 
 /// Starts the writer's thread.
 pub(crate) fn start(
     db: Connection,
+    path: &Path,
     shared: Arc<SharedJobs>,
-    broken: Arc<Broken>,
+    health: Arc<WriteHealth>,
 ) -> rusqlite::Result<(WriterHandle, JoinHandle<()>)> {
-    let mut writer = Writer::load(db, shared, broken)?;
+    let mut writer = Writer::load(db, path, shared, health)?;
     let (requests, waiting) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     let thread = std::thread::Builder::new()
         .name("dueline-writer".into())
         .spawn(move || {
-            let _guard = BrokenByPanic(writer.broken.clone());
+            let _guard = SetBrokenOnPanic(writer.health.clone());
             writer.run(&waiting);
         })
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     Ok((WriterHandle { requests }, thread))
 }
 
-/// A writer that panics must not leave a store behind that refuses every write and looks alive.
-struct BrokenByPanic(Arc<Broken>);
-
-impl Drop for BrokenByPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.set();
-        }
-    }
-}
-
-struct Writer {
+/// The state of the writer thread. The verbs are its methods, in the files of this folder.
+pub(crate) struct Writer {
     db: Connection,
     jobs: JobTable,
-    /// Every job of the file, those whose definition cannot be read included: their tasks are not orphans.
+    /// Row numbers of all jobs, also of those whose definition is unreadable: the pruner must not delete their tasks.
     job_rows: BTreeSet<i64>,
     jobs_changed: bool,
     shared: Arc<SharedJobs>,
-    counts: Counts,
-    cache: Cache,
-    prune_from: i64,
+    counts: StateCounts,
+    cache: TaskCache,
+    prune: PruneTimes,
     created_since_claim: u32,
-    broken: Arc<Broken>,
+    files: FileNames,
+    health: Arc<WriteHealth>,
 }
 
 impl Writer {
     fn load(
         db: Connection,
+        path: &Path,
         shared: Arc<SharedJobs>,
-        broken: Arc<Broken>,
+        health: Arc<WriteHealth>,
     ) -> rusqlite::Result<Self> {
         let mut writer = Self {
             db,
@@ -235,192 +132,117 @@ impl Writer {
             job_rows: BTreeSet::new(),
             jobs_changed: false,
             shared,
-            counts: Counts::default(),
-            cache: Cache::default(),
-            prune_from: 0,
+            counts: StateCounts::default(),
+            cache: TaskCache::default(),
+            prune: PruneTimes::default(),
             created_since_claim: 0,
-            broken,
+            files: FileNames::of(path),
+            health,
         };
         writer.reload()?;
         Ok(writer)
     }
 
-    /// Reads what is kept in memory from the file: at the start, and after a transaction that was undone.
+    /// Rebuilds the state in memory from the file: at the start, and after a rollback.
     fn reload(&mut self) -> rusqlite::Result<()> {
         self.cache.clear();
-        self.counts = Counts::load(&self.db)?;
+        self.counts = StateCounts::load(&self.db)?;
         (self.jobs, self.job_rows) = jobs::load(&self.db)?;
         self.shared.store(self.jobs.clone());
-        Ok(())
+        self.prune.rolled_back(&self.db)
     }
 
-    fn run(&mut self, waiting: &mpsc::Receiver<Request>) {
-        let mut answers = Vec::new();
+    fn run(&mut self, waiting: &mpsc::Receiver<Box<dyn WriteRequest>>) {
+        let mut requests = Vec::new();
         while let Ok(first) = waiting.recv() {
-            if self.broken.flag.load(Ordering::Acquire) {
-                // A file that failed once is not trusted again: the process has been told to end.
+            if self.health.broken().is_some() {
+                // The file must not be written any more, and the process is about to end. Dropping the request answers
+                // its caller.
                 continue;
             }
-            let done = self.transaction(first, waiting, &mut answers);
-            match done {
-                Ok(()) => {
+            requests.push(first);
+            match self.transaction(&mut requests, waiting) {
+                Ok(()) if self.owns_file() => {
+                    self.prune.committed();
                     if std::mem::take(&mut self.jobs_changed) {
                         self.shared.store(self.jobs.clone());
                     }
-                    answers.drain(..).for_each(Answer::send);
+                    requests.drain(..).for_each(WriteRequest::succeed);
                 }
-                Err(error) => self.undo(&error, &mut answers),
+                Ok(()) => self.fail_all(&mut requests),
+                Err(error) => self.roll_back(&error, &mut requests),
             }
         }
     }
 
-    /// One transaction over the first request and whatever else has arrived.
+    /// One transaction of the first request and all that wait behind it, up to [`ITEMS_PER_COMMIT_MAX`] items. All its
+    /// requests are in `requests` afterwards.
     fn transaction(
         &mut self,
-        first: Request,
-        waiting: &mpsc::Receiver<Request>,
-        answers: &mut Vec<Answer>,
+        requests: &mut Vec<Box<dyn WriteRequest>>,
+        waiting: &mpsc::Receiver<Box<dyn WriteRequest>>,
     ) -> rusqlite::Result<()> {
-        let begun = self
-            .db
-            .prepare_cached("BEGIN IMMEDIATE")
-            .and_then(|mut begin| begin.execute([]));
-        if let Err(error) = begun {
-            first.refuse(&Failure::of(&error));
-            return Err(error);
-        }
+        self.db.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         let mut items = 0;
-        let mut next = Some(first);
-        let mut failed = None;
-        while let Some(request) = next.take() {
-            let (answer, count, error) = self.handle(request);
-            answers.push(answer);
-            items += count;
-            if error.is_some() {
-                failed = error;
+        while let Some(request) = requests.last_mut() {
+            request.execute(self)?;
+            items += request.items();
+            if items >= ITEMS_PER_COMMIT_MAX {
                 break;
             }
-            if items < ITEMS_PER_COMMIT_MAX {
-                next = waiting.try_recv().ok();
+            match waiting.try_recv() {
+                Ok(next) => requests.push(next),
+                Err(_) => break,
             }
-        }
-        if let Some(error) = failed {
-            return Err(error);
         }
         self.counts.save(&self.db)?;
         self.db.prepare_cached("COMMIT")?.execute([])?;
         Ok(())
     }
 
-    /// Carries one request out; answers how many items it had, and the error that ends the whole transaction.
-    fn handle(&mut self, request: Request) -> (Answer, usize, Option<rusqlite::Error>) {
-        match request {
-            Request::Create(now, new, reply) => {
-                let count = new.len();
-                let (results, error) = self.create(now, new);
-                (Answer::Create(reply, results), count, error)
-            }
-            Request::Apply(now, commands, reply) => {
-                let count = commands.len();
-                let (results, error) = self.apply(now, commands);
-                (Answer::Apply(reply, results), count, error)
-            }
-            Request::PutJob(put, reply) => one(self.put_job(*put), |r| Answer::Job(reply, r)),
-            Request::PauseJob(name, paused, now, reply) => {
-                one(self.pause_job(&name, paused, now), |r| {
-                    Answer::Job(reply, r)
-                })
-            }
-            Request::DeleteJob(name, reply) => {
-                one(self.delete_job(&name), |r| Answer::Unit(reply, r))
-            }
-            Request::Prune(now, limit, reply) => {
-                one(self.prune(now, limit), |r| Answer::Pruned(reply, r))
-            }
-            Request::PutWorkers(workers, reply) => {
-                one(self.put_workers(&workers), |r| Answer::Unit(reply, r))
-            }
-            Request::RemoveWorkers(ids, reply) => {
-                one(self.remove_workers(&ids), |r| Answer::Unit(reply, r))
-            }
-            Request::LimitPages(pages, reply) => {
-                let done = open::limit_pages(&self.db, pages).map_err(ItemError::from);
-                one(done, |r| Answer::Unit(reply, r))
-            }
+    /// Whether what was just committed will be found again. Costs two look-ups of a name for each commit, about a
+    /// microsecond.
+    fn owns_file(&self) -> bool {
+        let Some(path) = self.files.lost() else {
+            return true;
+        };
+        let why = format!(
+            "'{}' was deleted or replaced while the server ran; what is written now would be lost",
+            path.display()
+        );
+        tracing::error!("{why}");
+        self.health.set_broken(&why);
+        false
+    }
+
+    /// Answers all requests that the file must not be written any more.
+    fn fail_all(&self, requests: &mut Vec<Box<dyn WriteRequest>>) {
+        let why = self.health.broken().cloned().unwrap_or_default();
+        let failure = TransactionFailure::Broken(why);
+        for request in requests.drain(..) {
+            request.fail(&failure);
         }
     }
 
-    /// The transaction did not happen: say so to everyone in it, and forget what memory made of it.
-    fn undo(&mut self, error: &rusqlite::Error, answers: &mut Vec<Answer>) {
-        let failure = Failure::of(error);
-        tracing::error!(%error, requests = answers.len(), "a transaction failed");
-        // SQLite may have rolled back by itself; a second rollback only reports that.
+    /// Rolls the transaction back: reloads the state in memory and answers all its requests with the error.
+    fn roll_back(&mut self, error: &rusqlite::Error, requests: &mut Vec<Box<dyn WriteRequest>>) {
+        let failure = TransactionFailure::of(error);
+        if let TransactionFailure::Full(why) = &failure {
+            self.health.refused_for_room(why);
+        } else {
+            let requests = requests.len();
+            tracing::error!(%error, requests, "transaction failed and was rolled back");
+        }
+        // SQLite may have rolled back already; a second rollback then only fails.
         let _ = self.db.execute_batch("ROLLBACK");
         let reloaded = self.reload();
-        for answer in answers.drain(..) {
-            answer.fail(&failure);
+        for request in requests.drain(..) {
+            request.fail(&failure);
         }
-        if matches!(failure, Failure::Broken(_)) || reloaded.is_err() {
-            self.broken.set();
-        }
-    }
-}
-
-/// The error of an item: of its own, or one that ends the transaction.
-enum ItemError {
-    Own(StoreError),
-    Sql(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for ItemError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error {
-            // A row that makes no sense concerns its own task only.
-            error @ rusqlite::Error::FromSqlConversionFailure(..) => {
-                Self::Own(StoreError::Corrupt(Arc::from(error.to_string())))
-            }
-            error => Self::Sql(error),
+        if let TransactionFailure::Broken(why) = &failure {
+            self.health.set_broken(why);
+        } else if let Err(error) = reloaded {
+            self.health.set_broken(&error.to_string());
         }
     }
-}
-
-impl From<StoreError> for ItemError {
-    fn from(error: StoreError) -> Self {
-        Self::Own(error)
-    }
-}
-
-/// Answers a request that is one item.
-fn one<T>(
-    result: Result<T, ItemError>,
-    answer: impl FnOnce(Result<T, StoreError>) -> Answer,
-) -> (Answer, usize, Option<rusqlite::Error>) {
-    match result {
-        Ok(value) => (answer(Ok(value)), 1, None),
-        Err(ItemError::Own(error)) => (answer(Err(error)), 1, None),
-        Err(ItemError::Sql(error)) => (answer(Err(closed())), 1, Some(error)),
-    }
-}
-
-/// Answers a request of many items: each by itself, until an error ends the transaction for all of them.
-fn many<I, T>(
-    items: Vec<I>,
-    mut each: impl FnMut(I) -> Result<T, ItemError>,
-) -> (Vec<Result<T, StoreError>>, Option<rusqlite::Error>) {
-    let mut results = Vec::with_capacity(items.len());
-    let mut fatal = None;
-    for item in items {
-        if fatal.is_some() {
-            results.push(Err(closed()));
-            continue;
-        }
-        results.push(each(item).map_err(|error| match error {
-            ItemError::Own(error) => error,
-            ItemError::Sql(error) => {
-                fatal = Some(error);
-                closed()
-            }
-        }));
-    }
-    (results, fatal)
 }

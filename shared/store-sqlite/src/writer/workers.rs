@@ -6,7 +6,7 @@ use dueline_ports::WorkerRecord;
 use super::{ItemError, Writer};
 
 impl Writer {
-    pub(super) fn put_workers(&self, workers: &[WorkerRecord]) -> Result<(), ItemError> {
+    pub(crate) fn put_workers(&self, workers: &[WorkerRecord]) -> Result<(), ItemError> {
         let mut statement = self
             .db
             .prepare_cached("INSERT OR REPLACE INTO worker (id, record) VALUES (?1, ?2)")?;
@@ -16,7 +16,7 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn remove_workers(&self, ids: &[WorkerId]) -> Result<(), ItemError> {
+    pub(crate) fn remove_workers(&self, ids: &[WorkerId]) -> Result<(), ItemError> {
         let mut statement = self.db.prepare_cached("DELETE FROM worker WHERE id = ?1")?;
         for id in ids {
             statement.execute([id.as_str()])?;

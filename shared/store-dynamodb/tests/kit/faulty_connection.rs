@@ -1,4 +1,4 @@
-//! The wire between a store and its engine: every call is noted, and answers can be lost, refused or made up.
+//! The connection between a store and its engine: it records every call, and can lose, refuse or fake answers.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,33 +16,34 @@ use aws_smithy_types::{body::SdkBody, byte_stream::ByteStream};
 use dueline_aws::Service;
 use serde_json::{Value, json};
 
-/// What happens to a call instead of the usual.
+/// A fault of a call.
 #[derive(Clone, Debug)]
-pub enum Act {
-    /// The engine executes it, and the answer is lost.
-    Lose,
-    /// The engine never sees it: an error of this code comes back.
+pub enum Fault {
+    /// The engine executes the call, and the answer is lost.
+    LoseAnswer,
+    /// The call does not reach the engine; the answer is an error with this code.
     Refuse(u16, &'static str),
-    /// The engine never sees it: what was asked for is left undone.
-    LeaveUndone,
-    /// The engine never sees it: an empty page comes back, with a place where the next one begins.
+    /// The call does not reach the engine; the answer says that nothing was processed.
+    LeaveUnprocessed,
+    /// The call does not reach the engine; the answer is an empty page that is not the last one.
     EmptyPage,
-    /// The engine never sees it: none of the items is found, as if an index were behind.
+    /// The call does not reach the engine; the answer contains none of the items, as if the index were ahead of the
+    /// table.
     FindNothing,
-    /// The engine never sees it, and nothing comes back.
-    Vanish,
+    /// The call does not reach the engine, and there is no answer.
+    LoseCall,
 }
 
-struct Fault {
+struct PlannedFault {
     operation: &'static str,
     skip: usize,
     times: usize,
-    act: Act,
+    fault: Fault,
 }
 
-/// A call that was made.
+/// A call that was sent.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct RecordedCall {
     /// Such as `PutItem`.
     pub operation: String,
     /// Units that the engine reported.
@@ -54,59 +55,59 @@ pub struct Call {
 }
 
 #[derive(Default)]
-struct Notes {
-    calls: Vec<Call>,
-    faults: Vec<Fault>,
+struct ConnectionState {
+    calls: Vec<RecordedCall>,
+    faults: Vec<PlannedFault>,
 }
 
-/// A client's way to the engine.
+/// The connection of a client to the engine.
 #[derive(Clone)]
-pub struct Wire {
-    notes: Arc<Mutex<Notes>>,
+pub struct FaultyConnection {
+    state: Arc<Mutex<ConnectionState>>,
     inner: SharedHttpClient,
 }
 
-impl std::fmt::Debug for Wire {
+impl std::fmt::Debug for FaultyConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wire").finish_non_exhaustive()
+        f.debug_struct("FaultyConnection").finish_non_exhaustive()
     }
 }
 
-impl Wire {
-    /// A client whose calls go over a wire.
+impl FaultyConnection {
+    /// A client with such a connection.
     pub async fn client(endpoint: &str) -> (Client, Self) {
-        let wire = Self {
-            notes: Arc::default(),
+        let connection = Self {
+            state: Arc::default(),
             inner: aws_smithy_http_client::Builder::new().build_http(),
         };
         let settings = super::aws(endpoint);
         let shared = dueline_aws::connect(Service::DynamoDb, &settings).await;
         let shared = shared.expect("a configuration");
         let config = config::Builder::from(&shared)
-            .http_client(wire.clone())
+            .http_client(connection.clone())
             .build();
-        (Client::from_conf(config), wire)
+        (Client::from_conf(config), connection)
     }
 
-    /// From now on, `times` calls of an operation go wrong.
-    pub fn fault(&self, operation: &'static str, times: usize, act: Act) {
-        self.fault_after(operation, 0, times, act);
+    /// The next `times` calls of an operation get a fault.
+    pub fn fault(&self, operation: &'static str, times: usize, fault: Fault) {
+        self.fault_after(operation, 0, times, fault);
     }
 
-    /// As [`Wire::fault`], after `skip` calls of the operation that go well.
-    pub fn fault_after(&self, operation: &'static str, skip: usize, times: usize, act: Act) {
-        let fault = Fault {
+    /// As [`FaultyConnection::fault`], after `skip` calls of the operation without a fault.
+    pub fn fault_after(&self, operation: &'static str, skip: usize, times: usize, fault: Fault) {
+        let planned = PlannedFault {
             operation,
             skip,
             times,
-            act,
+            fault,
         };
-        self.notes.lock().unwrap().faults.push(fault);
+        self.state.lock().unwrap().faults.push(planned);
     }
 
-    /// Faults that have not happened yet.
+    /// Number of faults that have not happened yet.
     pub fn faults_left(&self) -> usize {
-        self.notes
+        self.state
             .lock()
             .unwrap()
             .faults
@@ -115,67 +116,70 @@ impl Wire {
             .sum()
     }
 
-    /// Takes the calls noted so far.
-    pub fn take(&self) -> Vec<Call> {
-        std::mem::take(&mut self.notes.lock().unwrap().calls)
+    /// Takes the calls recorded so far.
+    pub fn take(&self) -> Vec<RecordedCall> {
+        std::mem::take(&mut self.state.lock().unwrap().calls)
     }
 
-    fn next_act(&self, operation: &str) -> Option<Act> {
-        let mut notes = self.notes.lock().unwrap();
-        let of_it = |fault: &&mut Fault| fault.operation == operation && fault.times > 0;
-        let fault = notes.faults.iter_mut().find(of_it)?;
-        if fault.skip > 0 {
-            fault.skip -= 1;
+    fn next_fault(&self, operation: &str) -> Option<Fault> {
+        let mut state = self.state.lock().unwrap();
+        let applies =
+            |planned: &&mut PlannedFault| planned.operation == operation && planned.times > 0;
+        let planned = state.faults.iter_mut().find(applies)?;
+        if planned.skip > 0 {
+            planned.skip -= 1;
             return None;
         }
-        fault.times -= 1;
-        Some(fault.act.clone())
+        planned.times -= 1;
+        Some(planned.fault.clone())
     }
 }
 
-impl HttpClient for Wire {
+impl HttpClient for FaultyConnection {
     fn http_connector(
         &self,
         settings: &HttpConnectorSettings,
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
         let inner = self.inner.http_connector(settings, components);
-        let wire = self.clone();
-        SharedHttpConnector::new(Connector { wire, inner })
+        let connection = self.clone();
+        SharedHttpConnector::new(FaultyConnector { connection, inner })
     }
 }
 
 #[derive(Debug)]
-struct Connector {
-    wire: Wire,
+struct FaultyConnector {
+    connection: FaultyConnection,
     inner: SharedHttpConnector,
 }
 
-impl HttpConnector for Connector {
+impl HttpConnector for FaultyConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
-        let asked: Value = request
+        let request_body: Value = request
             .body()
             .bytes()
             .and_then(|bytes| serde_json::from_slice(bytes).ok())
             .unwrap_or_default();
-        let act = self.wire.next_act(&operation);
-        let (wire, inner) = (self.wire.clone(), self.inner.clone());
+        let fault = self.connection.next_fault(&operation);
+        let (connection, inner) = (self.connection.clone(), self.inner.clone());
         HttpConnectorFuture::new(async move {
-            let made_up = match &act {
-                Some(Act::Refuse(status, code)) => {
+            let fake = match &fault {
+                Some(Fault::Refuse(status, code)) => {
                     Some((*status, json!({"__type": code, "message": "on purpose"})))
                 }
-                Some(Act::LeaveUndone) => Some((200, undone(&operation, &asked))),
-                Some(Act::FindNothing) => {
+                Some(Fault::LeaveUnprocessed) => {
+                    Some((200, unprocessed(&operation, &request_body)))
+                }
+                Some(Fault::FindNothing) => {
                     Some((200, json!({"Responses": {}, "UnprocessedKeys": {}})))
                 }
-                Some(Act::EmptyPage) => Some((200, empty_page(&asked))),
-                Some(Act::Vanish) => return Err(lost()),
-                Some(Act::Lose) | None => None,
+                Some(Fault::EmptyPage) => Some((200, empty_page(&request_body))),
+                Some(Fault::LoseCall) => return Err(lost()),
+                Some(Fault::LoseAnswer) | None => None,
             };
-            let (status, body) = match made_up {
+            let (status, body) = match fake {
                 Some((status, body)) => (status, body.to_string().into_bytes()),
                 None => {
                     let answer = inner.call(request).await?;
@@ -185,8 +189,8 @@ impl HttpConnector for Connector {
                     (status, body.to_vec())
                 }
             };
-            wire.note(operation, status, &body);
-            if matches!(act, Some(Act::Lose)) {
+            connection.record(operation, status, &body);
+            if matches!(fault, Some(Fault::LoseAnswer)) {
                 return Err(lost());
             }
             let status = status.try_into().expect("a status");
@@ -199,17 +203,17 @@ impl HttpConnector for Connector {
     }
 }
 
-impl Wire {
-    fn note(&self, operation: String, status: u16, body: &[u8]) {
-        let said: Value = serde_json::from_slice(body).unwrap_or_default();
+impl FaultyConnection {
+    fn record(&self, operation: String, status: u16, body: &[u8]) {
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
         let units = |used: &Value| used["CapacityUnits"].as_f64().unwrap_or_default();
-        let used = &said["ConsumedCapacity"];
+        let used = &answer["ConsumedCapacity"];
         let units = match used {
             Value::Array(all) => all.iter().map(units).sum(),
             one => units(one),
         };
         let writes = !["GetItem", "Query", "BatchGetItem", "Scan"].contains(&operation.as_str());
-        self.notes.lock().unwrap().calls.push(Call {
+        self.state.lock().unwrap().calls.push(RecordedCall {
             operation,
             units,
             failed: status != 200,
@@ -223,8 +227,8 @@ fn lost() -> ConnectorError {
     ConnectorError::io(reset.into())
 }
 
-fn undone(operation: &str, asked: &Value) -> Value {
-    let left = &asked["RequestItems"];
+fn unprocessed(operation: &str, request_body: &Value) -> Value {
+    let left = &request_body["RequestItems"];
     if operation == "BatchGetItem" {
         json!({"Responses": {}, "UnprocessedKeys": left})
     } else {
@@ -232,11 +236,11 @@ fn undone(operation: &str, asked: &Value) -> Value {
     }
 }
 
-/// An empty page that ends before the first item.
-fn empty_page(asked: &Value) -> Value {
-    let partition = &asked["ExpressionAttributeValues"][":hash"];
-    let newest_first = asked["ScanIndexForward"] == json!(false);
-    let mut place = if asked["IndexName"].is_null() {
+/// An empty page after which the query goes on at its first item.
+fn empty_page(request_body: &Value) -> Value {
+    let partition = &request_body["ExpressionAttributeValues"][":hash"];
+    let newest_first = request_body["ScanIndexForward"] == json!(false);
+    let mut position = if request_body["IndexName"].is_null() {
         let last = if newest_first {
             "/////////////////////w=="
         } else {
@@ -246,8 +250,8 @@ fn empty_page(asked: &Value) -> Value {
     } else {
         json!({"pk": {"S": "t#"}, "sk": {"B": "AA=="}, "d": partition, "h": {"N": "0"}})
     };
-    if let Value::Object(given) = &asked["ExclusiveStartKey"] {
-        place = Value::Object(given.clone());
+    if let Value::Object(given) = &request_body["ExclusiveStartKey"] {
+        position = Value::Object(given.clone());
     }
-    json!({"Items": [], "Count": 0, "ScannedCount": 0, "LastEvaluatedKey": place})
+    json!({"Items": [], "Count": 0, "ScannedCount": 0, "LastEvaluatedKey": position})
 }

@@ -1,4 +1,4 @@
-//! Messages that are none of ours: set aside once, never looping.
+//! Messages that cannot be read: quarantined once, never received in a loop.
 
 use std::{
     collections::BTreeMap,
@@ -13,18 +13,18 @@ use serde_json::json;
 use crate::{
     stub::{Stub, error},
     support::{
-        client, job, mail, messages, numbers, open, options, receipts, receive, send, url,
+        client, job, mail_queue, messages, numbers, open, options, receipts, receive, send, url,
         wait_until,
     },
 };
 
 #[tokio::test]
-async fn poison_and_foreign_messages_are_set_aside_with_their_reason() {
-    let (queue, _) = mail().await;
+async fn poison_and_foreign_messages_are_quarantined_with_their_reason() {
+    let (queue, _) = mail_queue().await;
     let client = client().await;
     let source = url(&client, &queue.queue_names(&job("mail"))[0]).await;
     send(&queue, messages(&job("mail"), 0..1)).await;
-    let strays = BTreeMap::from([
+    let unreadable = BTreeMap::from([
         ("poison, not JSON", "malformed"),
         (r#"{"Records":[{"eventSource":"aws:s3"}]}"#, "foreign"),
         (
@@ -34,21 +34,21 @@ async fn poison_and_foreign_messages_are_set_aside_with_their_reason() {
         (r#"{"v":1,"job":"post","t":[]}"#, "wrong_job"),
         (r#"{"v":1,"job":"mail","t":[{"id":"?"}]}"#, "malformed"),
     ]);
-    for body in strays.keys() {
+    for body in unreadable.keys() {
         let sent = client.send_message().queue_url(&source).message_body(*body);
         sent.send().await.expect("it is sent");
     }
     send(&queue, messages(&job("mail"), 1..2)).await;
 
-    let mut good = Vec::new();
-    wait_until("the good ones are received", async || {
-        good.extend(receive(&queue, 10).await);
-        good.len() == 2
+    let mut received = Vec::new();
+    wait_until("the valid messages are received", async || {
+        received.extend(receive(&queue, 10).await);
+        received.len() == 2
     })
     .await;
-    assert_eq!(numbers(&good), [0, 1]);
+    assert_eq!(numbers(&received), [0, 1]);
     queue
-        .ack(receipts(&good))
+        .ack(receipts(&received))
         .await
         .expect("acknowledging works");
     wait_until("the queue is empty", async || {
@@ -57,34 +57,34 @@ async fn poison_and_foreign_messages_are_set_aside_with_their_reason() {
     })
     .await;
 
-    let aside = url(&client, queue.set_aside_name()).await;
+    let quarantine = url(&client, queue.quarantine_name()).await;
     let mut found = BTreeMap::new();
-    wait_until("all are set aside", async || {
-        let taken = client.receive_message().queue_url(&aside);
-        let taken = taken
+    wait_until("all are quarantined", async || {
+        let receive = client.receive_message().queue_url(&quarantine);
+        let receive = receive
             .max_number_of_messages(10)
             .message_attribute_names("All")
             .message_system_attribute_names(MessageSystemAttributeName::All);
-        let taken = taken.send().await.expect("it answers");
-        for message in taken.messages.unwrap_or_default() {
-            let beside = message.message_attributes.expect("attributes");
-            let text = |name: &str| beside[name].string_value.clone().expect("a text");
+        let response = receive.send().await.expect("it answers");
+        for message in response.messages.unwrap_or_default() {
+            let attributes = message.message_attributes.expect("attributes");
+            let text = |name: &str| attributes[name].string_value.clone().expect("a text");
             assert!(source.ends_with(&text("source_queue")));
             assert!(!text("message_id").is_empty());
             found.insert(message.body.expect("a body"), text("reason"));
         }
-        found.len() >= strays.len()
+        found.len() >= unreadable.len()
     })
     .await;
-    let strays = strays
+    let unreadable = unreadable
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v.to_owned()));
-    assert_eq!(found, strays.collect());
+    assert_eq!(found, unreadable.collect());
 }
 
 #[tokio::test]
-async fn a_stray_of_the_largest_size_is_cut_rather_than_kept_in_the_way() {
-    let (queue, _) = mail().await;
+async fn an_unreadable_message_of_the_largest_size_is_truncated() {
+    let (queue, _) = mail_queue().await;
     let client = client().await;
     let source = url(&client, &queue.queue_names(&job("mail"))[0]).await;
     let body = "é".repeat(512 * 1024);
@@ -96,28 +96,34 @@ async fn a_stray_of_the_largest_size_is_cut_rather_than_kept_in_the_way() {
         depth.visible + depth.in_flight == 0
     })
     .await;
-    let aside = url(&client, queue.set_aside_name()).await;
-    let taken = client.receive_message().queue_url(&aside);
-    let taken = taken
+    let quarantine = url(&client, queue.quarantine_name()).await;
+    let receive = client.receive_message().queue_url(&quarantine);
+    let response = receive
         .message_attribute_names("All")
         .send()
         .await
         .expect("it answers");
-    let message = &taken.messages()[0];
-    let beside = message.message_attributes().expect("attributes");
-    assert_eq!(beside["cut_from_bytes"].string_value(), Some("1048576"));
+    let message = &response.messages()[0];
+    let attributes = message.message_attributes().expect("attributes");
+    assert_eq!(attributes["cut_from_bytes"].string_value(), Some("1048576"));
     assert!(body.starts_with(message.body().expect("a body")));
 }
 
 #[tokio::test]
-async fn the_set_aside_queue_is_made_again_when_somebody_deletes_it() {
+async fn the_quarantine_queue_is_created_again_after_its_deletion() {
     let options = options().await;
     let (queue, _) = open(options).await;
-    queue.ensure(&job("mail")).await.expect("the queue is made");
-    queue.ensure_set_aside().await.expect("it is made");
+    queue
+        .ensure(&job("mail"))
+        .await
+        .expect("the queue is created");
+    queue
+        .ensure_quarantine()
+        .await
+        .expect("the queue is created");
     let client = client().await;
-    let aside = url(&client, queue.set_aside_name()).await;
-    let deleted = client.delete_queue().queue_url(&aside).send().await;
+    let quarantine = url(&client, queue.quarantine_name()).await;
+    let deleted = client.delete_queue().queue_url(&quarantine).send().await;
     deleted.expect("it is deleted");
     let source = url(&client, &queue.queue_names(&job("mail"))[0]).await;
     let sent = client
@@ -125,7 +131,8 @@ async fn the_set_aside_queue_is_made_again_when_somebody_deletes_it() {
         .queue_url(&source)
         .message_body("poison");
     sent.send().await.expect("it is sent");
-    // The first try finds the queue gone; the message comes back by its timeout, and the second one makes it.
+    // The first attempt finds the quarantine queue gone. The message is received again after its timeout, and the
+    // second attempt creates the queue.
     let wait = Duration::from_secs(20);
     let receiving = async {
         queue
@@ -133,7 +140,7 @@ async fn the_set_aside_queue_is_made_again_when_somebody_deletes_it() {
             .await
             .map(|got| got.len())
     };
-    let gone = async {
+    let emptied = async {
         loop {
             let depth = queue.depth(&job("mail")).await.expect("the depth is known");
             if depth.visible + depth.in_flight == 0 {
@@ -144,14 +151,20 @@ async fn the_set_aside_queue_is_made_again_when_somebody_deletes_it() {
     };
     tokio::select! {
         biased;
-        () = gone => {}
+        () = emptied => {}
         received = receiving => panic!("{received:?}"),
     }
-    assert!(queue.describe_set_aside().await.expect("it answers").exists);
+    assert!(
+        queue
+            .describe_quarantine()
+            .await
+            .expect("it answers")
+            .exists
+    );
 }
 
 #[tokio::test]
-async fn what_cannot_be_set_aside_stays_invisible_and_loops_nowhere() {
+async fn a_message_that_cannot_be_quarantined_stays_invisible() {
     let poison = Arc::new(Mutex::new(Some(json!({
         "Messages": [{ "MessageId": "m", "ReceiptHandle": "h", "Body": "poison" }],
     }))));
@@ -161,7 +174,7 @@ async fn what_cannot_be_set_aside_stays_invisible_and_loops_nowhere() {
             .expect("no panic")
             .take()
             .map(|poison| (200, poison)),
-        "SendMessageBatch" if input["QueueUrl"].as_str()?.ends_with("--set-aside") => {
+        "SendMessageBatch" if input["QueueUrl"].as_str()?.ends_with("--quarantine") => {
             error(403, "AccessDeniedException")
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! Carrying out a plan, and removing a table.
+//! Execution of a plan, and deletion of a table.
 
 use aws_sdk_dynamodb::{
     Client,
@@ -13,71 +13,76 @@ use dueline_aws::{Class, Failure, classify};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
-    Found, Shape, Site, Step, Undone,
+    SetupClient, SetupStep, SkippedStep, TableShape, TableState,
     inspect::{APP, SLOTS, VERSION},
 };
 use crate::{
     attr::{num, text},
-    calls::Key,
+    calls::ItemKey,
     open::OpenError,
     schema,
 };
 
-/// Longest wait for a table or an index. An index over an existing large table takes its time.
+/// Longest wait for a table or an index. An index over an existing large table takes minutes.
 const WAIT_MAX: Duration = Duration::from_secs(600);
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Time between two checks of the table's status.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 
-impl Site {
-    /// Carries out the steps of a plan, and answers those that are not to be had here. What was done before is not an
-    /// error, so it can be run again and again.
-    pub async fn carry_out(&self, table: &str, steps: &[Step]) -> Result<Vec<Undone>, OpenError> {
-        let mut undone = Vec::new();
+impl SetupClient {
+    /// Executes the steps of a plan. Answers those that the engine does not support. A step that was executed before
+    /// succeeds, so a plan can be repeated.
+    pub async fn execute(
+        &self,
+        table: &str,
+        steps: &[SetupStep],
+    ) -> Result<Vec<SkippedStep>, OpenError> {
+        let mut skipped = Vec::new();
         let client = &self.client;
         let failed = |failure, action| self.error(failure, action, table);
         for step in steps {
             match step {
-                Step::CreateTable => create(client, table)
+                SetupStep::CreateTable => create(client, table)
                     .await
                     .map_err(|e| failed(e, "CreateTable"))?,
-                Step::Wait => self.wait_until_active(table).await?,
-                Step::AddIndex => add_index(client, table)
+                SetupStep::Wait => self.wait_until_active(table).await?,
+                SetupStep::AddIndex => add_index(client, table)
                     .await
                     .map_err(|e| failed(e, "UpdateTable"))?,
-                Step::EnableExpiry => {
+                SetupStep::EnableExpiry => {
                     let done = enable_expiry(client, table).await;
                     done.map_err(|failure| failed(failure, "UpdateTimeToLive"))?;
                 }
-                // An engine that has none of this is a local one; a table without it works.
-                Step::EnableBackups => {
+                // Only local engines lack this feature, and a table works without it.
+                SetupStep::EnableBackups => {
                     if let Err(failure) = enable_backups(client, table).await {
                         if failure.class != Class::Invalid {
                             return Err(failed(failure, "UpdateContinuousBackups"));
                         }
                         let (step, why) = (step.clone(), failure.message.to_string());
-                        undone.push(Undone { step, why });
+                        skipped.push(SkippedStep { step, why });
                     }
                 }
-                Step::WriteMeta { slots } => {
+                SetupStep::WriteMeta { slots } => {
                     let done = write_meta(client, table, *slots).await;
                     done.map_err(|failure| failed(failure, "PutItem"))?;
                 }
-                Step::Drift(what) => tracing::warn!(table, "left as it is: {what}"),
-                Step::Foreign(why) => {
+                SetupStep::Drift(what) => tracing::warn!(table, "left as it is: {what}"),
+                SetupStep::Foreign(why) => {
                     let (action, why) = ("setup", why.clone());
                     return Err(OpenError::Refused { action, why });
                 }
             }
         }
-        Ok(undone)
+        Ok(skipped)
     }
 
-    /// Whether there is a table to remove. One of another program is an error.
-    pub async fn is_removable(&self, table: &str) -> Result<Option<Shape>, OpenError> {
+    /// The table, if there is one to delete. A table of another program is an error.
+    pub async fn is_removable(&self, table: &str) -> Result<Option<TableShape>, OpenError> {
         let found = self.inspect(table).await?;
         let table = table.to_owned();
         match (found.table, found.meta) {
             (None, _) => Ok(None),
-            (Some(shape), _) if !shape.has_our_key() => {
+            (Some(shape), _) if !shape.has_dueline_key() => {
                 let found = shape.key;
                 Err(OpenError::ForeignKey { table, found })
             }
@@ -85,16 +90,16 @@ impl Site {
                 let app = meta.app;
                 Err(OpenError::Foreign { table, app })
             }
-            // One that was made halfway has the index, because they are made together.
-            (Some(shape), None) if shape.is_active() && shape.index_flaw().is_some() => {
+            // An incomplete setup leaves a table with the index, because both are created together.
+            (Some(shape), None) if shape.is_active() && shape.index_problem().is_some() => {
                 Err(OpenError::NotSetUp { table })
             }
             (shape, _) => Ok(shape),
         }
     }
 
-    /// Deletes a table with everything in it, and waits until it is gone; answers whether there was one. One of another
-    /// program stays.
+    /// Deletes a table with everything in it, and waits until it is deleted. Answers whether there was one. A table of
+    /// another program is not deleted.
     pub async fn remove(&self, table: &str) -> Result<bool, OpenError> {
         if self.is_removable(table).await?.is_none() {
             return Ok(false);
@@ -114,7 +119,7 @@ impl Site {
             if self.inspect(table).await?.table.is_none() {
                 return Ok(true);
             }
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
         }
         let (table, status) = (table.to_owned(), "deleting".to_owned());
         Err(OpenError::NotActive { table, status })
@@ -124,7 +129,7 @@ impl Site {
         let until = Instant::now() + WAIT_MAX;
         let mut status = "missing".to_owned();
         while Instant::now() < until {
-            let Found { table: found, .. } = self.inspect(table).await?;
+            let TableState { table: found, .. } = self.inspect(table).await?;
             if let Some(found) = found {
                 let index = found.index.as_ref().map(|index| index.status.as_str());
                 if found.status == "ACTIVE" && index == Some("ACTIVE") {
@@ -132,7 +137,7 @@ impl Site {
                 }
                 status = found.status.to_lowercase();
             }
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
         }
         let table = table.to_owned();
         Err(OpenError::NotActive { table, status })
@@ -190,7 +195,7 @@ async fn create(client: &Client, table: &str) -> Result<(), Failure> {
     match Box::pin(call.send()).await {
         Ok(_) => Ok(()),
         Err(failed) => match classify(&failed) {
-            // Somebody was faster; the wait that follows is for both.
+            // Another process is creating the table; the next step waits for it.
             failure if failure.class == Class::InUse => Ok(()),
             failure => Err(failure),
         },
@@ -244,9 +249,9 @@ async fn enable_backups(client: &Client, table: &str) -> Result<(), Failure> {
     }
 }
 
-/// The first one who says it is right: a table never changes its slots.
+/// Writes the meta item unless there is one: the slots of a table never change.
 async fn write_meta(client: &Client, table: &str, slots: u16) -> Result<(), Failure> {
-    let mut item = Key::new(schema::META, schema::META_SCHEMA).item();
+    let mut item = ItemKey::new(schema::META, schema::META_SCHEMA).item();
     item.insert(APP.into(), text(schema::APP));
     item.insert(VERSION.into(), num(i64::from(schema::VERSION)));
     item.insert(SLOTS.into(), num(i64::from(slots)));

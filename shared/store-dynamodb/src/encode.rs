@@ -1,7 +1,8 @@
-//! Items and tasks: writing. What goes into the task's own item, and what is stored apart.
+//! Encoding of a task: which attributes its item gets, and which values become blobs.
 //!
-//! DynamoDB charges each write for the whole item, by started kibibytes. So a body, an error or a past run stays with
-//! its task only where it starts no further kibibyte; otherwise it becomes an item of its own, written once.
+//! DynamoDB charges each write for the whole item, by started kibibytes. So a payload, result, error or past run is
+//! stored in the task's item only if it starts no further kibibyte. Otherwise it becomes a blob: an item that is
+//! written once.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
@@ -9,50 +10,57 @@ use dueline_domain::{Task, Timestamp, Token, WorkerId};
 
 use crate::{
     attr::{self, Item, id_bytes, num, size_of, text, write_units},
-    row::{self, Letter, PartRef, Row, name},
+    row::{self, BlobKind, BlobRef, TaskRow, name},
     schema,
 };
 
-/// Room kept for what a task gets later in its life: owner, lease, token, start, count of tries, a mark of an error.
+/// Bytes that are reserved for attributes of later states: owner, lease, token, start, count of tries, reference to an
+/// error.
 const LATER_BYTES: usize = WorkerId::MAX_LEN + 96;
 
-/// A part to store apart.
+/// A blob to write.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) name: PartRef,
+pub(crate) struct NewBlob {
+    pub(crate) name: BlobRef,
     pub(crate) bytes: Bytes,
 }
 
 /// A task ready to be written.
 #[derive(Debug)]
-pub(crate) struct Laid {
-    pub(crate) row: Row,
-    /// Parts to write before the task.
-    pub(crate) put: Vec<Part>,
-    /// Parts that nobody refers to once the task is written.
-    pub(crate) drop: Vec<PartRef>,
+pub(crate) struct EncodedTask {
+    pub(crate) row: TaskRow,
+    /// Blobs to write before the task.
+    pub(crate) new_blobs: Vec<NewBlob>,
+    /// Blobs of the previous version to which the task no longer refers.
+    pub(crate) old_blobs: Vec<BlobRef>,
 }
 
-/// What the index and DynamoDB's own expiry need to know.
+/// Where the task stands in the due index, and when DynamoDB may delete it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct IndexEntry {
+    /// Partition of the index and hint; `None` for a task that is not in the index.
     pub(crate) due: Option<(String, Timestamp)>,
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-struct Layout<'a> {
+struct TaskEncoder<'a> {
     task: &'a Task,
-    before: Option<&'a Row>,
+    before: Option<&'a TaskRow>,
     item: Item,
     bytes: usize,
-    /// Up to here the item may be filled: the end of the kibibyte that its small attributes have begun.
+    /// Largest size of the item: the end of the kibibyte that its small attributes have started.
     bytes_max: usize,
-    put: Vec<Part>,
+    new_blobs: Vec<NewBlob>,
 }
 
-/// Lays out `task`, which was `before`, in a partition whose name has `key_bytes`.
-pub(crate) fn lay_out(task: Task, before: Option<&Row>, marks: Marks, key_bytes: usize) -> Laid {
-    let item = fixed(&task, marks);
+/// Encodes `task`, whose previous version is `before`, for a partition whose name has `key_bytes`.
+pub(crate) fn encode(
+    task: Task,
+    before: Option<&TaskRow>,
+    index_entry: IndexEntry,
+    key_bytes: usize,
+) -> EncodedTask {
+    let item = small_attributes(&task, index_entry);
     let foreign_bytes = before.map_or(0, |row| row.foreign_bytes);
     let later = if task.kind().is_final() {
         0
@@ -71,47 +79,55 @@ pub(crate) fn lay_out(task: Task, before: Option<&Row>, marks: Marks, key_bytes:
             .filter_map(|name| item.get(*name).map(|value| size_of(name, value)));
         LATER_BYTES.saturating_sub(present.sum())
     };
-    // The names of the keys, and sixteen bytes of id.
+    // The key: both names, the partition, and the sixteen bytes of the id.
     let keys = schema::PK.len() + key_bytes + schema::SK.len() + 16;
     let bytes = keys + attr::size(&item) + foreign_bytes + later;
-    let mut layout = Layout {
+    let mut encoder = TaskEncoder {
         task: &task,
         before,
         bytes,
         bytes_max: 1_024 * write_units(bytes),
         item,
-        put: Vec::new(),
+        new_blobs: Vec::new(),
     };
-    // What stays where it is comes first: what is new gets the room that is left.
-    let runs = layout.keep();
-    layout.extras();
-    layout.body(
+    // Unchanged attributes are placed first; new ones use the remaining space.
+    let runs = encoder.copy_unchanged();
+    encoder.options();
+    encoder.bytes_or_blob(
         name::PAYLOAD,
-        Letter::Payload,
+        BlobKind::Payload,
         (!task.payload.is_empty()).then_some(&task.payload),
     );
-    layout.body(
+    encoder.bytes_or_blob(
         name::CHECKPOINT,
-        Letter::Checkpoint,
+        BlobKind::Checkpoint,
         task.checkpoint.as_ref(),
     );
-    layout.history(runs);
-    layout.error();
-    layout.body(name::RESULT, Letter::Result, task.result.as_ref());
-    let Layout { item, put, .. } = layout;
-    let kept = row::refs(&item);
-    let mut drop = before.map(|row| row::refs(&row.item)).unwrap_or_default();
-    drop.retain(|part| !kept.contains(part));
-    let row = Row {
+    encoder.history(runs);
+    encoder.error();
+    encoder.bytes_or_blob(name::RESULT, BlobKind::Result, task.result.as_ref());
+    let TaskEncoder {
+        item, new_blobs, ..
+    } = encoder;
+    let current = row::blob_refs(&item);
+    let mut old_blobs = before
+        .map(|row| row::blob_refs(&row.item))
+        .unwrap_or_default();
+    old_blobs.retain(|blob| !current.contains(blob));
+    let row = TaskRow {
         task,
         item,
         foreign_bytes,
     };
-    Laid { row, put, drop }
+    EncodedTask {
+        row,
+        new_blobs,
+        old_blobs,
+    }
 }
 
-/// The attributes that are always small.
-fn fixed(task: &Task, marks: Marks) -> Item {
+/// The attributes whose values are always small.
+fn small_attributes(task: &Task, index_entry: IndexEntry) -> Item {
     let mut item = Item::new();
     let mut set = |name: &str, value: Option<AttributeValue>| {
         if let Some(value) = value {
@@ -123,7 +139,7 @@ fn fixed(task: &Task, marks: Marks) -> Item {
     let lease = task.lease();
     let trigger = lease
         .map(|lease| lease.expires_at)
-        .or_else(|| task.state.trigger_at());
+        .or_else(|| task.trigger_at());
     set(name::STATE, Some(num(i64::from(task.kind().code()))));
     set(name::WRITE, Some(id_bytes(task.write.to_stored())));
     set(
@@ -154,6 +170,11 @@ fn fixed(task: &Task, marks: Marks) -> Item {
     );
     set(name::STARTED, task.started_at.and_then(time));
     set(name::FINISHED, task.finished_at.and_then(time));
+    let owed = task.owed.as_deref();
+    set(
+        name::OWED,
+        owed.map(|owed| text(dueline_records::owed_to_json(owed))),
+    );
     set(name::TRIES, unless(0, i64::from(task.tries)));
     set(name::LOSSES, unless(0, i64::from(task.losses)));
     set(
@@ -163,24 +184,24 @@ fn fixed(task: &Task, marks: Marks) -> Item {
     set(name::PRIORITY, unless(0, i64::from(task.priority.get())));
     set(name::WEIGHT, unless(1, i64::from(task.weight.get())));
     let key = task
-        .extras
+        .options
         .as_ref()
-        .and_then(|extras| extras.key.as_deref());
+        .and_then(|options| options.key.as_deref());
     set(name::KEY, key.map(text));
-    if let Some((key, hint)) = marks.due {
+    if let Some((key, hint)) = index_entry.due {
         set(schema::DUE_KEY, Some(text(key)));
         set(schema::DUE_HINT, time(hint));
     }
-    // Rounded up: an item must not go before its time.
-    let expiry = marks
+    // Rounded up, so that an item does not expire early.
+    let expiry = index_entry
         .expires_at
         .map(|at| num(at.millis().div_euclid(1_000) + 1));
     set(schema::TTL, expiry);
     item
 }
 
-impl Layout<'_> {
-    /// Whether `bytes` more start no further kibibyte.
+impl TaskEncoder<'_> {
+    /// Whether the item can take `bytes` more without starting a further kibibyte.
     const fn fits(&self, bytes: usize) -> bool {
         self.bytes + bytes <= self.bytes_max
     }
@@ -190,17 +211,17 @@ impl Layout<'_> {
         self.item.insert(name.to_owned(), value);
     }
 
-    /// A name of its own for each try to write it. Two processes may carry out one command at once, and the one that
-    /// comes too late removes its parts: they must not be those of the other.
-    fn apart(&mut self, letter: Letter, bytes: Bytes) -> [u8; 8] {
+    /// Adds a blob under a random name. Two processes may execute one command at the same time, and the one whose write
+    /// is refused deletes its blobs: they must not be those of the other process.
+    fn new_blob(&mut self, kind: BlobKind, bytes: Bytes) -> [u8; 8] {
         let write = fastrand::u64(..).to_be_bytes();
-        let name = PartRef { letter, write };
-        self.put.push(Part { name, bytes });
+        let name = BlobRef { kind, write };
+        self.new_blobs.push(NewBlob { name, bytes });
         write
     }
 
-    /// Takes over every attribute that says what it said before, and tells for each past run where it stands.
-    fn keep(&mut self) -> Vec<Option<AttributeValue>> {
+    /// Copies every attribute whose value is unchanged. Answers the stored value of each past run, if it has one.
+    fn copy_unchanged(&mut self) -> Vec<Option<AttributeValue>> {
         let task = self.task;
         let runs = task
             .history
@@ -209,17 +230,20 @@ impl Layout<'_> {
         let Some(before) = self.before else {
             return vec![None; runs.len()];
         };
-        let was = &before.task;
+        let old = &before.task;
         let in_history = self.error_in_history();
         for (name, same) in [
-            (name::EXTRAS, was.extras.is_some() == task.extras.is_some()),
-            (name::PAYLOAD, was.payload == task.payload),
-            (name::CHECKPOINT, was.checkpoint == task.checkpoint),
-            (name::ERROR, !in_history && was.error == task.error),
-            (name::RESULT, was.result == task.result),
+            (
+                name::OPTIONS,
+                old.options.is_some() == task.options.is_some(),
+            ),
+            (name::PAYLOAD, old.payload == task.payload),
+            (name::CHECKPOINT, old.checkpoint == task.checkpoint),
+            (name::ERROR, !in_history && old.error == task.error),
+            (name::RESULT, old.result == task.result),
         ] {
             match before.item.get(name) {
-                // A number stands for words in the history, and that may have changed.
+                // A number refers to the error of the latest past run, which may be another one now.
                 Some(value) if same && !matches!(value, AttributeValue::N(_)) => {
                     self.set(name, value.clone());
                 }
@@ -227,62 +251,64 @@ impl Layout<'_> {
             }
         }
         let (Some(history), Some(AttributeValue::L(values))) =
-            (&was.history, before.item.get(name::HISTORY))
+            (&old.history, before.item.get(name::HISTORY))
         else {
             return vec![None; runs.len()];
         };
-        let place = |run| {
-            let at = history.runs.iter().position(|known| known == run)?;
+        let stored = |run| {
+            let at = history.runs.iter().position(|old| old == run)?;
             let value = values.get(at)?;
             self.bytes += size_of("", value);
             Some(value.clone())
         };
-        runs.iter().map(place).collect()
+        runs.iter().map(stored).collect()
     }
 
-    fn body(&mut self, name: &str, letter: Letter, bytes: Option<&Bytes>) {
+    /// Sets an attribute to bytes, or to a reference to a blob with them.
+    fn bytes_or_blob(&mut self, name: &str, kind: BlobKind, bytes: Option<&Bytes>) {
         let Some(bytes) = bytes.filter(|_| !self.item.contains_key(name)) else {
             return;
         };
         let value = if self.fits(name.len() + bytes.len()) {
             attr::bytes(bytes)
         } else {
-            let write = self.apart(letter, bytes.clone());
+            let write = self.new_blob(kind, bytes.clone());
             text(row::to_hex(write))
         };
         self.set(name, value);
     }
 
-    fn extras(&mut self) {
-        let Some(extras) = &self.task.extras else {
+    fn options(&mut self) {
+        let Some(options) = &self.task.options else {
             return;
         };
-        if self.item.contains_key(name::EXTRAS) {
+        if self.item.contains_key(name::OPTIONS) {
             return;
         }
-        let json = dueline_records::extras_to_json(extras);
-        let value = self.words(Letter::Extras, name::EXTRAS.len(), json);
-        self.set(name::EXTRAS, value);
+        let json = dueline_records::options_to_json(options);
+        let value = self.text_or_blob(BlobKind::TaskOptions, name::OPTIONS.len(), json);
+        self.set(name::OPTIONS, value);
     }
 
-    fn words(&mut self, letter: Letter, name_bytes: usize, words: String) -> AttributeValue {
-        if self.fits(name_bytes + words.len()) {
-            return text(words);
+    /// The value of a text, or a reference to a blob with it.
+    fn text_or_blob(&mut self, kind: BlobKind, name_bytes: usize, value: String) -> AttributeValue {
+        if self.fits(name_bytes + value.len()) {
+            return text(value);
         }
-        attr::bytes(self.apart(letter, words.into()))
+        attr::bytes(self.new_blob(kind, value.into()))
     }
 
-    /// The past runs: those of `places` where they stand, the others where there is room.
-    fn history(&mut self, places: Vec<Option<AttributeValue>>) {
+    /// Sets the past runs. `stored` contains the values of those that were stored before.
+    fn history(&mut self, stored: Vec<Option<AttributeValue>>) {
         let Some(history) = &self.task.history else {
             return;
         };
         // The list itself and the brackets around each run.
         self.bytes += name::HISTORY.len() + 3 + history.runs.len();
-        let mut values = Vec::with_capacity(places.len());
-        for (run, place) in history.runs.iter().zip(places) {
-            values.push(place.unwrap_or_else(|| {
-                let value = self.words(Letter::Run, 0, dueline_records::run_to_json(run));
+        let mut values = Vec::with_capacity(stored.len());
+        for (run, stored) in history.runs.iter().zip(stored) {
+            values.push(stored.unwrap_or_else(|| {
+                let value = self.text_or_blob(BlobKind::Run, 0, dueline_records::run_to_json(run));
                 self.bytes += size_of("", &value);
                 value
             }));
@@ -294,7 +320,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Whether the latest past run ended with the error that the task names.
+    /// Whether the error of the task is that of the latest past run.
     fn error_in_history(&self) -> bool {
         let history = self.task.history.as_ref();
         let latest = history.and_then(|history| history.runs.last());
@@ -311,7 +337,11 @@ impl Layout<'_> {
         let value = if self.error_in_history() {
             num(0)
         } else {
-            self.words(Letter::Error, name::ERROR.len(), error.as_ref().to_owned())
+            self.text_or_blob(
+                BlobKind::Error,
+                name::ERROR.len(),
+                error.as_ref().to_owned(),
+            )
         };
         self.set(name::ERROR, value);
     }

@@ -1,22 +1,22 @@
-//! Work that goes on when the call that began it is gone.
+//! Background tasks that outlive the call that started them.
 
 use std::sync::{Mutex, PoisonError};
 
 use tokio::task::JoinSet;
 
-/// Tasks that end with the queue they belong to.
+/// The background tasks of a queue. They are aborted when the queue is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Crew(Mutex<JoinSet<()>>);
+pub(crate) struct RequestTasks(Mutex<JoinSet<()>>);
 
-impl Crew {
+impl RequestTasks {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(ended) = tasks.try_join_next() {
             if let Err(error) = ended
                 && error.is_panic()
             {
-                // Whoever waited for it was answered by its guard.
-                tracing::error!(%error, "work of the queue ended by a panic");
+                // The task's guard has already answered the calls that waited for it.
+                tracing::error!(%error, "a background task of the queue panicked");
             }
         }
         tasks.spawn(task);
