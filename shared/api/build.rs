@@ -1,9 +1,18 @@
 //! Compiles the protocol without `protoc`.
 
-use std::{error::Error, fs, path::PathBuf};
+use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
+    #[cfg(feature = "grpc")]
+    compile()?;
+    Ok(())
+}
+
+#[cfg(feature = "grpc")]
+fn compile() -> Result<(), Box<dyn Error>> {
+    use std::{fs, path::PathBuf};
+
     let mut files: Vec<PathBuf> = fs::read_dir("proto/dueline/v1")?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;

@@ -253,18 +253,16 @@ fn words(rejected: &Rejected) -> String {
         (_, Reason::AlreadyStarted) => "its run has begun already",
         (_, Reason::Finished) => "it has already ended",
         (_, Reason::NotFinished) => "it has not ended",
-        (_, Reason::Lost) => {
-            "the token is not the one of its latest hand-on; it was handed on again, so stop"
-        }
-        (_, Reason::AlreadyClaimed) => "somebody else owns it",
-        (_, Reason::NotClaimed) => "nobody owns it; claim it first",
+        (_, Reason::Lost) => "the token is stale: the task was enqueued again, so stop its run",
+        (_, Reason::AlreadyClaimed) => "another worker owns it",
+        (_, Reason::NotClaimed) => "no worker owns it; claim it first",
         (_, Reason::Running) => "a worker owns it",
         (_, Reason::Expired) => "its lease has lapsed, so stop",
         (_, Reason::Waiting) => "it waits for another task",
         (_, Reason::NotWaiting) => "it waits for no other task",
         (_, Reason::NotDue) => "its time has not come",
-        (_, Reason::Moved) => "it has moved since it was looked at",
-        (_, Reason::CancelNotRequested) => "nobody asked to stop it",
+        (_, Reason::Moved) => "it has changed since it was read",
+        (_, Reason::CancelNotRequested) => "no cancel was requested",
     };
     format!("cannot {verb} a task that is {state}: {why}")
 }

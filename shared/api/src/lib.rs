@@ -1,14 +1,18 @@
 #![doc = include_str!("../README.md")]
 
-mod any_status;
+mod call;
+pub mod check;
 mod error;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 mod services;
+mod status_failover;
 pub mod v1;
 
-pub use any_status::AnyStatus;
+pub use call::Call;
 pub use error::{ApiError, ErrorKind};
 pub use services::{
-    Action, Alive, Assignment, Dispatch, Frontend, NextWork, Registration, Report, Reported,
-    Reservation, ServedJob, Status, Submitted, Work,
+    Action, Assignment, Controller, Dispatch, Frontend, JobPut, PollRequest, Registered,
+    Registration, Report, ReportAck, Reservation, ServedJob, StatusController, Submitted,
 };
+pub use status_failover::StatusControllerFailover;

@@ -10,54 +10,83 @@ use dueline_domain::{
 };
 use dueline_ports::{JobStats, ListQuery, Page, WorkerRecord};
 
-use crate::ApiError;
+use crate::{ApiError, Call};
 
-/// What clients ask for.
+/// The operations of clients.
+///
+/// An implementation checks what it is given ([`crate::check`]), and its answers hold no fencing token and no write id
+/// ([`Task::without_secrets`]).
 #[async_trait]
 pub trait Frontend: Send + Sync + 'static {
-    /// Creates or replaces a job; `created_*` and `changed_at` of the argument are filled in by the service.
-    async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError>;
-    /// One job.
-    async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError>;
-    /// All jobs by name.
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, ApiError>;
+    /// Creates or replaces a job.
+    async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError>;
+    /// Returns one job.
+    async fn job(&self, call: &Call, name: &JobName) -> Result<Arc<Job>, ApiError>;
+    /// Returns all jobs by name.
+    async fn jobs(&self, call: &Call) -> Result<Vec<Arc<Job>>, ApiError>;
     /// Pauses or resumes a job.
-    async fn pause_job(&self, name: &JobName, paused: bool) -> Result<Arc<Job>, ApiError>;
+    async fn pause_job(
+        &self,
+        call: &Call,
+        name: &JobName,
+        paused: bool,
+    ) -> Result<Arc<Job>, ApiError>;
     /// Deletes a job that has no unfinished tasks.
-    async fn delete_job(&self, name: &JobName) -> Result<(), ApiError>;
-    /// Numbers about a job.
-    async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError>;
+    async fn delete_job(&self, call: &Call, name: &JobName) -> Result<(), ApiError>;
+    /// Returns statistics of a job.
+    async fn job_stats(&self, call: &Call, name: &JobName) -> Result<JobStats, ApiError>;
 
-    /// Stores tasks; each has its own answer, and `Ok` means durable. Answers are in the order of the tasks.
-    async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>>;
-    /// One task; with `wait` the answer comes when it has ended, or as it is when the wait is over.
+    /// Stores tasks. Each has a result of its own, in the order of the tasks; `Ok` means durable.
+    async fn submit(&self, call: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>>;
+    /// Returns one task. With `wait` the answer comes when the task has ended, or when the wait is over.
     async fn task(
         &self,
+        call: &Call,
         job: &JobName,
         id: &TaskId,
         wait: Option<Duration>,
     ) -> Result<Task, ApiError>;
-    /// Tasks of a job, page by page.
-    async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError>;
-    /// Stops a task.
+    /// Returns a page of the tasks of a job.
+    async fn tasks(&self, call: &Call, query: ListQuery) -> Result<Page, ApiError>;
+    /// Cancels a task.
     async fn cancel(
         &self,
+        call: &Call,
         job: &JobName,
         id: &TaskId,
         running: RunningCancel,
         reason: Option<Arc<str>>,
     ) -> Result<Task, ApiError>;
-    /// Changes a task that nobody owns.
+    /// Changes a task that no worker owns.
     async fn modify(
         &self,
+        call: &Call,
         job: &JobName,
         id: &TaskId,
         change: Modification,
     ) -> Result<Task, ApiError>;
-    /// Puts a failed or trashed task back with a fresh count of tries.
-    async fn redrive(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError>;
-    /// Workers that are registered.
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError>;
+    /// Runs a failed or trashed task again, with a fresh count of tries.
+    async fn redrive(&self, call: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError>;
+    /// Returns the registered workers.
+    async fn workers(&self, call: &Call) -> Result<Vec<WorkerRecord>, ApiError>;
+}
+
+/// A job definition to store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobPut {
+    /// The definition. The service sets its creator and its times.
+    pub job: Job,
+    /// Whether the job stays paused if it exists and is paused, even if the definition says otherwise.
+    pub keeps_pause: bool,
+}
+
+impl From<Job> for JobPut {
+    fn from(job: Job) -> Self {
+        Self {
+            job,
+            keeps_pause: false,
+        }
+    }
 }
 
 /// Answer to a submit.
@@ -77,7 +106,7 @@ pub struct Submitted {
 
 /// What workers ask of the status controller: the only writer of their transitions.
 #[async_trait]
-pub trait Status: Send + Sync + 'static {
+pub trait StatusController: Send + Sync + 'static {
     /// Makes `worker` the owner of the tasks of messages; each has its own answer, in order. `Ok` means durable. An
     /// error that is not retryable means that the message is stale: delete it.
     ///
@@ -95,16 +124,16 @@ pub trait Status: Send + Sync + 'static {
 
     /// Takes reports of owners; each has its own answer, in order. `Ok` means durable. Repeating a report with the
     /// same write id is safe and is the way to deal with a lost answer.
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>>;
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>>;
 
     /// Registers or renews a worker. A worker that is not renewed for a while is forgotten; its tasks are governed
     /// by their own leases.
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError>;
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError>;
 
-    /// The worker is going; what it still owns is handed on at once.
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
+    /// Deregisters a worker. Tasks that it still owns are reclaimed at once.
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError>;
 
-    /// The jobs whose tasks may be handed out, for a controller that decides which to serve: a paused job is left out,
+    /// The jobs whose tasks may be dispatched, for a controller that decides which to serve: a paused job is left out,
     /// so what is queued already waits, too.
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError>;
 }
@@ -120,17 +149,17 @@ pub struct ServedJob {
 
 /// What executors ask of their controller.
 #[async_trait]
-pub trait Work: Send + Sync + 'static {
+pub trait Controller: Send + Sync + 'static {
     /// Up to `tasks_max` tasks that are claimed for the worker, durably. Waits up to `wait` for the first one; an
     /// empty answer is no error. When the future is dropped, nothing is claimed that the caller could have missed
     /// for longer than the claim timeout.
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError>;
-    /// As [`Status::report`].
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>>;
-    /// As [`Status::alive`].
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError>;
-    /// As [`Status::leave`].
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError>;
+    async fn poll(&self, ask: PollRequest) -> Result<Vec<Assignment>, ApiError>;
+    /// As [`StatusController::report`].
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>>;
+    /// As [`StatusController::register_worker`].
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError>;
+    /// As [`StatusController::deregister_worker`].
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError>;
 }
 
 /// A worker that says that it is there.
@@ -150,22 +179,22 @@ pub struct Registration {
 
 /// Answer to a sign of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alive {
+pub struct Registered {
     /// When to give the next one, and how often to heartbeat running tasks at least.
     pub interval: Duration,
-    /// Whether each write is dear: the worker shall ask only for what it can begin at once, with
-    /// [`NextWork::start`].
+    /// Whether each write is expensive: the worker polls only for tasks that it can start at once, with
+    /// [`PollRequest::start`].
     pub claims_start: bool,
 }
 
 /// A worker that has room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NextWork {
+pub struct PollRequest {
     /// Who asks.
     pub worker: WorkerId,
-    /// Jobs wanted, whatever their handler.
+    /// Jobs wanted, with any handler.
     pub jobs: Vec<JobName>,
-    /// Kinds of handlers wanted, whatever the job. A task is offered when its job or its handler is wanted.
+    /// Kinds of handlers wanted, of any job. A task is dispatched when its job or its handler is wanted.
     pub handlers: Vec<Arc<str>>,
     /// Most tasks wanted.
     pub tasks_max: usize,
@@ -216,19 +245,19 @@ pub struct Assignment {
     pub start_first: bool,
     /// Whether a run of this task has begun before.
     pub started_before: bool,
-    /// W3C trace context of the submit.
+    /// W3C trace context of the claim, or of the submit if the claim was not traced.
     pub trace: Option<Arc<str>>,
     /// Whether the run has begun with the claim: its lease is that of a run from the claim on, and no start is to be
     /// reported.
     pub started: bool,
     /// How long the worker's question had waited when the claim was made, at least. Added to the moment of asking it
     /// is a moment before the lease of a started run began, on the worker's own clock and however long the answer
-    /// took. Told with answers to [`Work::next`].
+    /// took. Set in answers to [`Controller::poll`].
     pub waited: Duration,
 }
 
 impl Assignment {
-    /// All that running a claimed task takes, by the definition of its job; `None` when nobody has claimed it.
+    /// All that running a claimed task takes, by the definition of its job; `None` for a task without an owner.
     pub fn of(task: Task, job: &Job) -> Option<Self> {
         let (token, lease) = (task.state.token()?, task.lease()?);
         let claimed_at = lease.claimed_at;
@@ -248,15 +277,15 @@ impl Assignment {
         };
         let started_before = has_begun || task.history.is_some() || task.losses > 0;
         let input = task.input().clone();
-        let extras = task.extras.map(|extras| *extras).unwrap_or_default();
+        let options = task.options.map(|options| *options).unwrap_or_default();
         Some(Self {
             job: task.job,
             id: task.id,
             token,
             attempt,
             input,
-            content_type: extras.content_type,
-            name: extras.name,
+            content_type: options.content_type,
+            name: options.name,
             weight: task.weight,
             run_at: task.run_at,
             claimed_at,
@@ -267,7 +296,7 @@ impl Assignment {
             run_timeout,
             start_first,
             started_before,
-            trace: extras.trace,
+            trace: options.trace,
             started,
             waited: Duration::ZERO,
         })
@@ -286,7 +315,7 @@ pub trait Dispatch: Send + Sync + 'static {
 pub trait Reservation: Send + Sync {
     /// The worker to claim the task for.
     fn worker(&self) -> &WorkerId;
-    /// Hands it the task, which is durably claimed for it. If the worker has gone meanwhile, the task is given back.
+    /// Dispatches the task, which is durably claimed, to the worker. If the worker is gone, the task is abandoned.
     fn deliver(self: Box<Self>, assignment: Assignment);
 }
 
@@ -303,6 +332,8 @@ pub struct Report {
     pub write: WriteId,
     /// What happened.
     pub action: Action,
+    /// W3C trace context of the run, with the report of its end.
+    pub trace: Option<Arc<str>>,
 }
 
 /// What happened to an owned task.
@@ -329,9 +360,9 @@ pub enum Action {
         /// How it ended.
         outcome: Outcome,
     },
-    /// It is given back.
+    /// The owner abandons it.
     Abandon,
-    /// It is taken off for good.
+    /// The owner trashes it: it never runs again.
     Trash {
         /// Why.
         reason: Arc<str>,
@@ -340,7 +371,7 @@ pub enum Action {
 
 /// Answer to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReportAck {
     /// The task's state now.
     pub state: StateKind,
     /// Whether a user asked to stop the run.

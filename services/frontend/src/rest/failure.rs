@@ -2,7 +2,12 @@
 
 use axum::response::{IntoResponse, Response};
 use dueline_api::{ApiError, ErrorKind, v1::Problem};
+use dueline_runtime::LogLimit;
 use http::{HeaderValue, StatusCode, header};
+
+/// The lines about calls that could not be served for now: while the disk is full or the store is away, every call is
+/// one.
+static UNAVAILABLE: LogLimit = LogLimit::new();
 
 /// A failed call: an error, and sometimes an HTTP status that says more than its kind.
 #[derive(Debug)]
@@ -49,17 +54,23 @@ impl IntoResponse for Failure {
 }
 
 /// Writes the problem that a response carries, if it carries one.
-pub(crate) fn render(response: &mut Response, request_id: impl FnOnce() -> String) {
+pub(crate) fn render(response: &mut Response, request_id: &str) {
     let Some(mut problem) = response.extensions_mut().remove::<Box<Problem>>() else {
         return;
     };
-    problem.request_id = Some(request_id());
-    if problem.status >= 500 {
+    problem.request_id = Some(request_id.to_owned());
+    let left_out = match problem.status {
+        503 => UNAVAILABLE.admit(),
+        500.. => Some(0),
+        _ => None,
+    };
+    if let Some(left_out) = left_out {
         tracing::warn!(
             request.id = problem.request_id,
             status = problem.status,
             reason = problem.reason,
             detail = problem.detail,
+            left_out,
             "call failed"
         );
     }

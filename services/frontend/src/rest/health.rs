@@ -13,7 +13,7 @@ pub struct StoreConnection {
     pub ago: Duration,
 }
 
-/// Tells how the process is, for load balancers and people.
+/// The health of the process, for load balancers and people.
 #[async_trait]
 pub trait Health: Send + Sync + 'static {
     /// What an acknowledged write has survived, in words: the durability setting of the store, where there is one.
@@ -21,6 +21,11 @@ pub trait Health: Send + Sync + 'static {
 
     /// The latest changes of the connection to the store, oldest first; empty where there is none to lose.
     fn store_connection(&self) -> Vec<StoreConnection> {
+        Vec::new()
+    }
+
+    /// Problems that do not keep calls from being served, such as a host that cannot run tasks at present.
+    fn problems(&self) -> Vec<String> {
         Vec::new()
     }
 

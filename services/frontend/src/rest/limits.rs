@@ -15,9 +15,7 @@ pub struct RestLimits {
     pub in_flight_max: usize,
     /// Most calls that wait at once, for a task's end or for work.
     pub waiting_max: usize,
-    /// Longest wait; a longer one that is asked for is cut to this.
-    pub wait_max: Duration,
-    /// Longest handling of a call whose client names no deadline; longer than the longest wait.
+    /// Longest handling of a call, not counting the time that it asks to wait.
     pub handling_max: Duration,
 }
 
@@ -29,7 +27,6 @@ impl Default for RestLimits {
             body_time_max: Duration::from_secs(30),
             in_flight_max: 4096,
             waiting_max: 8192,
-            wait_max: Duration::from_secs(60),
             handling_max: Duration::from_secs(120),
         }
     }

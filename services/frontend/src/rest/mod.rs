@@ -1,22 +1,19 @@
 //! REST `/v1` over any [`Frontend`].
 
-mod call;
+mod body;
 mod failure;
-mod gate;
-mod guard;
 mod health;
 mod limits;
 mod query;
 mod reply;
 mod routes;
-mod submit_all;
 mod target;
 
 use std::sync::Arc;
 
 use axum::{Router, middleware};
 use bytes::Bytes;
-use dueline_api::{ApiError, ErrorKind, Frontend, Work};
+use dueline_api::{ApiError, Controller, ErrorKind, Frontend};
 use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
 
@@ -25,7 +22,7 @@ pub use health::{Health, StoreConnection};
 pub use limits::RestLimits;
 pub use routes::openapi;
 
-use gate::Gate;
+use crate::edge::Guard;
 
 /// Renders the metrics of the process in the Prometheus text format.
 pub type MetricsText = Arc<dyn Fn() -> String + Send + Sync>;
@@ -35,8 +32,8 @@ pub struct RouterDeps {
     /// Answers clients, where there is a frontend.
     pub frontend: Option<Arc<dyn Frontend>>,
     /// Answers workers, where there is a controller.
-    pub work: Option<Arc<dyn Work>>,
-    /// Tells how the process is.
+    pub work: Option<Arc<dyn Controller>>,
+    /// The health of the process.
     pub health: Arc<dyn Health>,
     /// The time from which delays count.
     pub clock: Arc<dyn Clock>,
@@ -46,22 +43,22 @@ pub struct RouterDeps {
     pub metrics: Option<MetricsText>,
     /// Bounds.
     pub limits: RestLimits,
-    /// The timeouts of a job that names none.
+    /// The timeouts of a job that sets none.
     pub default_policy: Policy,
+    /// The routes of gRPC, which share the port. Empty where there are none.
+    pub grpc: Router,
 }
 
 /// What every route has at hand.
 pub(crate) struct App {
     frontend: Option<Arc<dyn Frontend>>,
-    work: Option<Arc<dyn Work>>,
+    work: Option<Arc<dyn Controller>>,
     health: Arc<dyn Health>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     metrics: Option<MetricsText>,
     limits: RestLimits,
     default_policy: Policy,
-    in_flight: Gate,
-    waiting: Gate,
     openapi: Bytes,
 }
 
@@ -73,17 +70,19 @@ impl App {
         })
     }
 
-    fn work(&self) -> Result<&dyn Work, ApiError> {
+    fn work(&self) -> Result<&dyn Controller, ApiError> {
         self.work.as_deref().ok_or_else(|| {
-            let message = "this server hands out no work; ask a controller";
+            let message = "this server dispatches no work; ask a controller";
             ApiError::new(ErrorKind::NotFound, "no_work_here", message)
         })
     }
 }
 
-/// The routes of REST `/v1`, of health and of the description. It has a fallback of its own.
+/// The routes of REST `/v1`, of health and of the description, and those of gRPC; the same bounds hold for all calls. It
+/// has a fallback of its own.
 pub fn router(deps: RouterDeps) -> Router {
     let limits = deps.limits;
+    let guard = Arc::new(Guard::new(limits, deps.rng.clone()));
     let app = Arc::new(App {
         frontend: deps.frontend,
         work: deps.work,
@@ -93,14 +92,13 @@ pub fn router(deps: RouterDeps) -> Router {
         metrics: deps.metrics,
         limits,
         default_policy: deps.default_policy,
-        in_flight: Gate::new(limits.in_flight_max),
-        waiting: Gate::new(limits.waiting_max),
         openapi: Bytes::from(openapi()),
     });
     let (routes, _) = routes::all().split_for_parts();
     routes
         .fallback(routes::unknown)
         .method_not_allowed_fallback(routes::wrong_method)
-        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
+        .merge(deps.grpc)
+        .layer(middleware::from_fn_with_state(guard, Guard::middleware))
 }

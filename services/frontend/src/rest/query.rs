@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use dueline_api::{ApiError, v1::Time};
+use dueline_api::{ApiError, check::PAGE_LEN_DEFAULT, v1::Time};
 use dueline_domain::{JobName, StateKind, Timestamp};
 use dueline_ports::ListQuery;
 use http::Uri;
-
-/// Most tasks on a page.
-const PAGE_MAX: usize = 1000;
 
 /// The parameters of a call, in order.
 pub(super) struct Query(Vec<(String, String)>);
@@ -46,11 +43,9 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// `wait`, cut to `max`.
-    pub(super) fn wait(&self, max: Duration) -> Result<Option<Duration>, ApiError> {
-        self.get("wait")
-            .map(|text| duration(text).map(|wait| wait.min(max)))
-            .transpose()
+    /// `wait`.
+    pub(super) fn wait(&self) -> Result<Option<Duration>, ApiError> {
+        self.get("wait").map(duration).transpose()
     }
 
     fn time(&self, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
@@ -89,14 +84,9 @@ impl Query {
             return Ok(None);
         }
         let limit = match self.get("limit") {
-            None => 100,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|limit| (1..=PAGE_MAX).contains(limit))
-                .ok_or_else(|| {
-                    ApiError::invalid("limit", "out_of_range", "must be a number from 1 to 1000")
-                })?,
+            None => PAGE_LEN_DEFAULT,
+            // A text that is no number is out of range, too.
+            Some(text) => text.parse().unwrap_or(0),
         };
         let text = |name| self.get(name).map(Arc::from);
         Ok(Some(ListQuery {
@@ -200,8 +190,6 @@ mod tests {
             ("state=done", "state"),
             ("state=", "state"),
             ("status=new", "status"),
-            ("limit=0", "limit"),
-            ("limit=1001", "limit"),
             ("due_from=soon", "due_from"),
             ("colour=red", "colour"),
         ] {

@@ -4,11 +4,22 @@ use axum::{
     RequestPartsExt as _,
     extract::{FromRequestParts, RawPathParams},
 };
-use dueline_api::{ApiError, ErrorKind};
+use dueline_api::{ApiError, Call, ErrorKind};
 use dueline_domain::{IdError, JobName, TaskId, WorkerId};
 use http::request::Parts;
 
-use super::Failure;
+use super::{Failure, body::context};
+
+/// The context that the edge has put into a request.
+pub(super) struct Context(pub(super) Call);
+
+impl<S: Send + Sync> FromRequestParts<S> for Context {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        Ok(Self(context(&parts.extensions)))
+    }
+}
 
 /// The job of `/v1/jobs/{job}`.
 pub(super) struct OfJob(pub(super) JobName);

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use dueline_api::ApiError;
-use dueline_domain::{Event, JobName, Modification, RunningCancel, State, Task, TaskId};
-use dueline_ports::{Command, StoreError, apply_and_hand_on};
+use dueline_api::{ApiError, check};
+use dueline_domain::{Event, JobName, Modification, RunningCancel, Task, TaskId};
+use dueline_ports::{Command, StoreError};
+use dueline_runtime::log_transition;
 
 use super::Inner;
 
@@ -16,6 +17,7 @@ impl Inner {
         running: RunningCancel,
         reason: Option<Arc<str>>,
     ) -> Result<Task, ApiError> {
+        check::cancel_reason(reason.as_deref())?;
         self.apply(job, id, Event::Cancel { running, reason }).await
     }
 
@@ -25,6 +27,7 @@ impl Inner {
         id: TaskId,
         change: Modification,
     ) -> Result<Task, ApiError> {
+        check::modification(&change)?;
         let token = self.deps.rng.token();
         self.apply(job, id, Event::Modify { change, token }).await
     }
@@ -33,7 +36,7 @@ impl Inner {
         self.apply(job, id, Event::Redrive).await
     }
 
-    /// One event for one task, and word of it to those who wait.
+    /// One event for one task, with its effects.
     async fn apply(&self, job: JobName, id: TaskId, event: Event) -> Result<Task, ApiError> {
         let deps = &self.deps;
         let command = Command {
@@ -43,7 +46,8 @@ impl Inner {
             write: deps.rng.write_id(),
         };
         let now = deps.clock.now();
-        let mut results = apply_and_hand_on(&*deps.store, &*deps.queue, now, vec![command]).await;
+        let effects = deps.effects();
+        let mut results = effects.apply(&*deps.store, now, vec![command]).await;
         let applied = results.pop().unwrap_or_else(|| {
             let message = Arc::from("it gave no answer");
             Err(StoreError::Unavailable {
@@ -52,12 +56,7 @@ impl Inner {
             })
         })?;
         let task = *applied.task;
-        if task.kind().is_final() {
-            deps.ended.ended(&task.id);
-        }
-        if let State::New { due_at } = task.state {
-            deps.due.announce(due_at);
-        }
+        log_transition(None, &task);
         Ok(task)
     }
 }

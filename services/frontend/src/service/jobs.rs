@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dueline_api::{ApiError, ErrorKind};
+use dueline_api::{ApiError, Call, JobPut, check};
 use dueline_domain::{Job, JobName};
 use dueline_ports::{JobStats, PutJob, StoreError};
 
@@ -10,17 +10,27 @@ use super::Inner;
 
 impl Inner {
     /// The queue first: a job that exists has a queue.
-    pub(super) async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError> {
-        job.policy.check().map_err(|error| {
-            ApiError::new(ErrorKind::Invalid, "invalid_timeout", error.to_string())
-        })?;
-        job.quota.check().map_err(|error| {
-            ApiError::new(ErrorKind::Invalid, "invalid_quota", error.to_string())
-        })?;
-        let now = self.deps.clock.now();
+    pub(super) async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
+        let JobPut { job, keeps_pause } = put;
+        check::job(&job)?;
+        let deps = &self.deps;
+        if let Some(sink) = &job.policy.sink {
+            deps.sinks
+                .check(sink)
+                .map_err(|refused| ApiError::invalid("sink", refused.reason, refused))?;
+        }
+        let stays_paused = keeps_pause
+            && deps
+                .store
+                .job(&job.name)
+                .await?
+                .is_some_and(|job| job.paused);
+        let now = deps.clock.now();
         self.deps.queue.ensure(&job.name).await?;
         let put = PutJob {
             job: Job {
+                paused: job.paused || stays_paused,
+                created_by: call.principal.clone().unwrap_or_default(),
                 created_at: now,
                 changed_at: now,
                 ..job
@@ -76,7 +86,7 @@ impl Inner {
     }
 
     fn notify_jobs(&self) {
-        // All who wait, and the one who comes next if nobody does.
+        // All waiters, or the next one if there is none.
         self.deps.jobs_changed.notify_waiters();
         self.deps.jobs_changed.notify_one();
     }

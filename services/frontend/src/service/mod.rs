@@ -3,19 +3,19 @@
 mod change;
 mod jobs;
 mod read;
+mod run_to_completion;
 mod submit;
-mod to_the_end;
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_api::{ApiError, Dispatch, Frontend, Submitted};
+use dueline_api::{ApiError, Call, Dispatch, Frontend, JobPut, Submitted};
 use dueline_domain::{Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId};
-use dueline_ports::{Clock, JobStats, ListQuery, Page, Rng, Store, TaskQueue, WorkerRecord};
-use dueline_runtime::{DueSignal, EndSignal, TaskGroup};
+use dueline_ports::{Clock, JobStats, ListQuery, Page, Rng, Sinks, Store, TaskQueue, WorkerRecord};
+use dueline_runtime::{DueSignal, EndSignal, Performer, TaskGroup};
 use tokio::sync::Notify;
 
-use to_the_end::to_the_end;
+use run_to_completion::run_to_completion;
 
 /// What the frontend works with.
 #[derive(Clone)]
@@ -28,14 +28,27 @@ pub struct FrontendDeps {
     pub clock: Arc<dyn Clock>,
     /// Tokens, write names and ids.
     pub rng: Arc<dyn Rng>,
-    /// Told about tasks that become due later.
+    /// Wakes the consumer for tasks that become due later.
     pub due: Arc<DueSignal>,
-    /// Tells about tasks that end.
+    /// Signals the ends of tasks.
     pub ended: Arc<EndSignal>,
+    /// Says which sinks a job may have.
+    pub sinks: Arc<dyn Sinks>,
     /// A controller in this process whose waiting workers may get new tasks at once.
     pub dispatch: Option<Arc<dyn Dispatch>>,
-    /// Told when there are other jobs than before, or a job is paused or resumed.
+    /// Notified when jobs are added or deleted, paused or resumed.
     pub jobs_changed: Arc<Notify>,
+}
+
+impl FrontendDeps {
+    /// Does the advisory effects of the frontend's transitions.
+    fn effects(&self) -> Performer<'_> {
+        Performer {
+            queue: &*self.queue,
+            due: &self.due,
+            ended: &self.ended,
+        }
+    }
 }
 
 /// Creates jobs and tasks, changes them on request, and answers questions about them.
@@ -48,7 +61,7 @@ pub struct FrontendService {
 struct Inner {
     deps: FrontendDeps,
     /// Calls that their callers gave up on.
-    left_behind: TaskGroup,
+    detached_calls: TaskGroup,
     submitted: metrics::Counter,
     repeated: metrics::Counter,
     refused: metrics::Counter,
@@ -60,7 +73,7 @@ impl FrontendService {
         Self {
             inner: Arc::new(Inner {
                 deps,
-                left_behind: TaskGroup::new(),
+                detached_calls: TaskGroup::new(),
                 submitted: metrics::counter!("dueline_tasks_submitted_total"),
                 repeated: metrics::counter!("dueline_submits_repeated_total"),
                 refused: metrics::counter!("dueline_submits_refused_total"),
@@ -70,101 +83,115 @@ impl FrontendService {
 
     /// Waits until the calls that their callers gave up on are over. Call it at shutdown, after the last request.
     pub async fn drained(&self) {
-        // A failure in there was logged when it happened, and nobody waits for the answer.
-        let _ = self.inner.left_behind.wait().await;
+        // A failure in there was logged when it happened, and no caller waits for the answer.
+        let _ = self.inner.detached_calls.wait().await;
     }
 
-    /// Runs a verb of `Inner` to its end, whatever the caller does.
+    /// Runs a verb of `Inner` to completion, even if the caller drops the call.
     async fn run<T, F>(&self, verb: impl FnOnce(Arc<Inner>) -> F) -> T
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        to_the_end(&self.inner.left_behind, verb(self.inner.clone())).await
+        run_to_completion(&self.inner.detached_calls, verb(self.inner.clone())).await
     }
 }
 
 #[async_trait]
 impl Frontend for FrontendService {
-    async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError> {
-        self.run(|inner| async move { inner.put_job(job).await })
+    async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
+        let call = call.clone();
+        self.run(|inner| async move { inner.put_job(&call, put).await })
             .await
     }
 
-    async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError> {
+    async fn job(&self, _: &Call, name: &JobName) -> Result<Arc<Job>, ApiError> {
         self.inner.job(name).await
     }
 
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, ApiError> {
+    async fn jobs(&self, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
         Ok(self.inner.deps.store.jobs().await?)
     }
 
-    async fn pause_job(&self, name: &JobName, paused: bool) -> Result<Arc<Job>, ApiError> {
+    async fn pause_job(
+        &self,
+        _: &Call,
+        name: &JobName,
+        paused: bool,
+    ) -> Result<Arc<Job>, ApiError> {
         let name = name.clone();
         self.run(|inner| async move { inner.pause_job(&name, paused).await })
             .await
     }
 
-    async fn delete_job(&self, name: &JobName) -> Result<(), ApiError> {
+    async fn delete_job(&self, _: &Call, name: &JobName) -> Result<(), ApiError> {
         let name = name.clone();
         self.run(|inner| async move { inner.delete_job(&name).await })
             .await
     }
 
-    async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError> {
+    async fn job_stats(&self, _: &Call, name: &JobName) -> Result<JobStats, ApiError> {
         self.inner.job_stats(name).await
     }
 
-    async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
-        self.run(|inner| async move { inner.submit(tasks).await })
+    async fn submit(&self, call: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+        let call = call.clone();
+        self.run(|inner| async move { inner.submit(&call, tasks).await })
             .await
     }
 
     async fn task(
         &self,
+        call: &Call,
         job: &JobName,
         id: &TaskId,
         wait: Option<Duration>,
     ) -> Result<Task, ApiError> {
-        self.inner.task(job, id, wait).await
+        let task = self.inner.task(call, job, id, wait).await?;
+        Ok(task.without_secrets())
     }
 
-    async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError> {
-        self.inner.tasks(query).await
+    async fn tasks(&self, _: &Call, query: ListQuery) -> Result<Page, ApiError> {
+        let Page { tasks, next } = self.inner.tasks(query).await?;
+        let tasks = tasks.into_iter().map(Task::without_secrets).collect();
+        Ok(Page { tasks, next })
     }
 
     async fn cancel(
         &self,
+        _: &Call,
         job: &JobName,
         id: &TaskId,
         running: RunningCancel,
         reason: Option<Arc<str>>,
     ) -> Result<Task, ApiError> {
         let (job, id) = (job.clone(), *id);
-        self.run(|inner| async move { inner.cancel(job, id, running, reason).await })
-            .await
+        let cancel =
+            |inner: Arc<Inner>| async move { inner.cancel(job, id, running, reason).await };
+        self.run(cancel).await.map(Task::without_secrets)
     }
 
     async fn modify(
         &self,
+        _: &Call,
         job: &JobName,
         id: &TaskId,
         change: Modification,
     ) -> Result<Task, ApiError> {
         let (job, id) = (job.clone(), *id);
-        self.run(|inner| async move { inner.modify(job, id, change).await })
-            .await
+        let modify = |inner: Arc<Inner>| async move { inner.modify(job, id, change).await };
+        self.run(modify).await.map(Task::without_secrets)
     }
 
-    async fn redrive(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
+    async fn redrive(&self, _: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
         let (job, id) = (job.clone(), *id);
-        self.run(|inner| async move { inner.redrive(job, id).await })
-            .await
+        let redrive = |inner: Arc<Inner>| async move { inner.redrive(job, id).await };
+        self.run(redrive).await.map(Task::without_secrets)
     }
 
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError> {
+    async fn workers(&self, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
         let mut workers = self.inner.deps.store.workers().await?;
-        // Other processes of a fleet find each other by records of their own.
+        // Other processes of a fleet have records of their own.
         workers.retain(|worker| &*worker.kind == "executor");
         Ok(workers)
     }

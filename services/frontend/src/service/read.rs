@@ -2,21 +2,25 @@
 
 use std::time::Duration;
 
-use dueline_api::ApiError;
+use dueline_api::{ApiError, Call, check};
 use dueline_domain::{JobName, Task, TaskId};
 use dueline_ports::{ListQuery, Page, StoreError};
 use tokio::time::Instant;
 
 use super::Inner;
 
-/// When one who waits looks at the store again, signal or not: the end may be reported to another process. At first
+/// When a wait reads the store again without a signal: the end may be reported to another process. At first
 /// soon, then less and less often.
-const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(1));
+const READ_AGAIN: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(1));
+
+/// How long before the deadline of a call its wait ends.
+const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
 impl Inner {
     /// Cancel safe.
     pub(super) async fn task(
         &self,
+        call: &Call,
         job: &JobName,
         id: &TaskId,
         wait: Option<Duration>,
@@ -24,10 +28,16 @@ impl Inner {
         let Some(wait) = wait else {
             return self.look(job, id).await;
         };
-        let until = Instant::now() + wait;
+        check::wait("wait", Some(wait))?;
+        let mut until = Instant::now() + wait;
+        if let Some(deadline) = call.deadline {
+            // The task as it is now is worth more than an error when the deadline has passed.
+            let end = deadline.checked_sub(DEADLINE_MARGIN.min(wait));
+            until = until.min(end.unwrap_or(deadline));
+        }
         // Subscribed before the first look: an end in between is not missed.
         let end = self.deps.ended.subscribe(*id);
-        let mut look_again = LOOK_AGAIN.0;
+        let mut read_again = READ_AGAIN.0;
         loop {
             let task = self.look(job, id).await?;
             let now = Instant::now();
@@ -37,9 +47,9 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = end.signalled() => {}
-                () = tokio::time::sleep_until(until.min(now + look_again)) => {}
+                () = tokio::time::sleep_until(until.min(now + read_again)) => {}
             }
-            look_again = (look_again * 2).min(LOOK_AGAIN.1);
+            read_again = (read_again * 2).min(READ_AGAIN.1);
         }
     }
 
@@ -52,6 +62,7 @@ impl Inner {
     }
 
     pub(super) async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError> {
+        check::list_query(&query)?;
         self.job(&query.job).await?;
         Ok(self.deps.store.list(query).await?)
     }

@@ -38,7 +38,7 @@ async fn f_002_ids_are_chosen_or_made_and_an_equal_submit_is_one_task() {
     for bad in ["7", "not-a-uuid", ""] {
         let body = format!(r#"{{"id": "{bad}"}}"#);
         let reply = kit.post("/v1/jobs/mail/tasks", &body).await;
-        reply.problem(400, "invalid", "invalid_value");
+        reply.problem(400, "invalid", "invalid_id");
         assert_eq!(reply.text("field"), "id");
     }
 }

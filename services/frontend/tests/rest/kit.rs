@@ -5,13 +5,14 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use dueline_api::{
-    Action, Alive, ApiError, Assignment, Frontend, NextWork, Registration, Report, Reported, Work,
+    Action, ApiError, Assignment, Controller, Frontend, PollRequest, Registered, Registration,
+    Report, ReportAck,
 };
 use dueline_domain::{Claim, Event, JobName, Policy, Timestamp, WorkerId};
 use dueline_frontend::{FrontendDeps, FrontendService, Health, RestLimits, RouterDeps, router};
 use dueline_ports::{
     Clock, Command, JobStore as _, Rng, TaskStore as _, WorkerRecord, WorkerStore as _,
-    fakes::{MemoryStore, MessageLog, SeededRng, TokioClock},
+    fakes::{MemorySinks, MemoryStore, MessageLog, SeededRng, TokioClock},
 };
 use dueline_runtime::{DueSignal, EndSignal};
 use http::{HeaderMap, Request, StatusCode};
@@ -54,6 +55,7 @@ impl Kit {
             rng: rng.clone(),
             due: due.clone(),
             ended: ended.clone(),
+            sinks: Arc::new(MemorySinks::default()),
             jobs_changed: jobs_changed.clone(),
         }));
         let work = DirectWork {
@@ -136,7 +138,7 @@ impl Kit {
 
 pub(crate) fn routes(
     frontend: Arc<dyn Frontend>,
-    work: Option<Arc<dyn Work>>,
+    work: Option<Arc<dyn Controller>>,
     limits: RestLimits,
 ) -> Router {
     routes_with(frontend, work, limits, Policy::default())
@@ -144,11 +146,28 @@ pub(crate) fn routes(
 
 pub(crate) fn routes_with(
     frontend: Arc<dyn Frontend>,
-    work: Option<Arc<dyn Work>>,
+    work: Option<Arc<dyn Controller>>,
     limits: RestLimits,
     default_policy: Policy,
 ) -> Router {
+    router(deps(frontend, work, limits, default_policy))
+}
+
+/// Routes beside those of gRPC.
+pub(crate) fn routes_of(frontend: Arc<dyn Frontend>, limits: RestLimits, grpc: Router) -> Router {
     router(RouterDeps {
+        grpc,
+        ..deps(frontend, None, limits, Policy::default())
+    })
+}
+
+fn deps(
+    frontend: Arc<dyn Frontend>,
+    work: Option<Arc<dyn Controller>>,
+    limits: RestLimits,
+    default_policy: Policy,
+) -> RouterDeps {
+    RouterDeps {
         frontend: Some(frontend),
         work,
         health: Arc::new(Healthy),
@@ -157,7 +176,8 @@ pub(crate) fn routes_with(
         metrics: Some(Arc::new(|| "dueline_up 1\n".to_owned())),
         limits,
         default_policy,
-    })
+        grpc: Router::new(),
+    }
 }
 
 /// An answer.
@@ -262,8 +282,8 @@ impl DirectWork {
 }
 
 #[async_trait]
-impl Work for DirectWork {
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+impl Controller for DirectWork {
+    async fn poll(&self, ask: PollRequest) -> Result<Vec<Assignment>, ApiError> {
         let take = |job: &JobName| self.queue.take(job.as_str(), 1).pop();
         let Some(message) = ask.jobs.iter().find_map(take) else {
             return Ok(Vec::new());
@@ -282,15 +302,15 @@ impl Work for DirectWork {
         let task = self.apply(command).await?;
         let job = self.store.job(&task.job).await?.unwrap();
         let policy = task.policy(&job.policy);
-        let extras = task.extras.clone().unwrap_or_default();
+        let options = task.options.clone().unwrap_or_default();
         Ok(vec![Assignment {
             job: task.job.clone(),
             id: task.id,
             token: message.token,
             attempt: task.tries,
             input: task.input().clone(),
-            content_type: extras.content_type,
-            name: extras.name,
+            content_type: options.content_type,
+            name: options.name,
             weight: task.weight,
             run_at: task.run_at,
             claimed_at: task.changed_at,
@@ -301,13 +321,13 @@ impl Work for DirectWork {
             run_timeout: policy.run_timeout,
             start_first: false,
             started_before: task.started_at.is_some(),
-            trace: extras.trace,
+            trace: options.trace,
             started: false,
             waited: Duration::ZERO,
         }])
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let mut answers = Vec::new();
         for report in reports {
             let token = report.token;
@@ -342,7 +362,7 @@ impl Work for DirectWork {
                 if task.kind().is_final() {
                     self.ended.ended(&task.id);
                 }
-                Reported {
+                ReportAck {
                     state: task.kind(),
                     cancel_requested: task.cancel_requested,
                     lease: task.lease().map(|lease| lease.ends_at().since(now)),
@@ -352,7 +372,7 @@ impl Work for DirectWork {
         answers
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         let now = self.clock.now();
         let record = WorkerRecord {
             id: worker.worker,
@@ -366,13 +386,13 @@ impl Work for DirectWork {
         };
         self.store.put_workers(vec![record]).await?;
         let interval = Duration::from_millis(2_500);
-        Ok(Alive {
+        Ok(Registered {
             interval,
             claims_start: false,
         })
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         Ok(self.store.remove_workers(vec![worker.clone()]).await?)
     }
 }

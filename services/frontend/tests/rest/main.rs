@@ -3,6 +3,7 @@
 mod change;
 mod description;
 mod failures;
+mod grpc;
 mod identity;
 mod jobs;
 mod kit;

@@ -82,7 +82,7 @@ async fn calls_are_answered_until_the_shutdown_and_foreign_hosts_are_not() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// Never ready, and tells when it was asked.
+/// Never ready; notifies when it was asked.
 struct NeverReady(Arc<Notify>);
 
 #[async_trait]
@@ -102,6 +102,7 @@ async fn a_call_that_never_ends_is_cut_by_the_second_stage() {
     let kit = Kit::new();
     let asked = Arc::new(Notify::new());
     let router = router(RouterDeps {
+        grpc: axum::Router::new(),
         frontend: Some(kit.frontend.clone()),
         work: None,
         health: Arc::new(NeverReady(asked.clone())),

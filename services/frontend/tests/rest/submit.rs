@@ -1,4 +1,4 @@
-//! Handing in work.
+//! Submits.
 
 use dueline_domain::StateKind;
 use serde_json::json;
@@ -30,10 +30,10 @@ async fn f_001_broken_json_and_unknown_jobs_store_nothing() {
     let reply = kit.post("/v1/jobs/mail/tasks", "{\"name\": ").await;
     reply.problem(400, "invalid", "malformed_json");
     assert!(reply.text("detail").contains("line 1 column"));
-    let reply = kit.post("/v1/jobs/nobody/tasks", "{}").await;
+    let reply = kit.post("/v1/jobs/unknown/tasks", "{}").await;
     reply.problem(404, "not-found", "unknown_job");
     assert!(kit.store.snapshot().is_empty());
-    assert!(kit.queue.of("mail").is_empty() && kit.queue.of("nobody").is_empty());
+    assert!(kit.queue.of("mail").is_empty() && kit.queue.of("unknown").is_empty());
 }
 
 #[tokio::test(start_paused = true)]

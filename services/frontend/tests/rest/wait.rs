@@ -12,13 +12,20 @@ use crate::kit::Kit;
 async fn f_087_a_wait_that_is_over_answers_the_task_as_it_is() {
     let kit = Kit::with_job().await;
     let path = kit.submit(r#"{"delay_ms": 600000}"#).await;
-    for (wait, ms) in [("0.1s", 100), ("2500ms", 2_500), ("0", 0), ("1h", 60_000)] {
+    for (wait, ms) in [
+        ("0.1s", 100),
+        ("2500ms", 2_500),
+        ("0", 0),
+        ("1h", 3_600_000),
+    ] {
         let before = Instant::now();
         let task = kit.get(&format!("{path}?wait={wait}")).await.expect(200);
         assert_eq!(task.text("state"), "new");
         let waited = before.elapsed().as_millis();
         assert!((ms..ms + 50).contains(&waited), "{wait} took {waited} ms");
     }
+    let reply = kit.get(&format!("{path}?wait=61m")).await;
+    reply.problem(400, "invalid", "out_of_range");
     for bad in ["soon", "-1s", ""] {
         let reply = kit.get(&format!("{path}?wait={bad}")).await;
         reply.problem(400, "invalid", "invalid_value");
@@ -88,7 +95,7 @@ async fn an_end_that_nobody_signals_is_seen_within_a_second() {
         assert!(applied[0].is_ok());
     });
     assert_eq!(task.text("state"), "cancelled");
-    // Looked at after 125, 375 and 875 ms, and then every second.
+    // Read after 125, 375 and 875 ms, and then every second.
     assert_eq!(before.elapsed(), Duration::from_millis(1_875));
     kit.ended.ended(&id);
 }

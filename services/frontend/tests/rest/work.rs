@@ -84,6 +84,17 @@ async fn f_021_one_read_tells_everything() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poll_for_an_unknown_job_is_refused_at_once() {
+    let kit = Kit::with_job().await;
+    kit.submit("{}").await;
+    let ask = r#"{"worker": "w@1", "jobs": ["mail", "mial"], "wait_ms": 20000}"#;
+    let reply = kit.post("/v1/work:next", ask).await;
+    reply.problem(404, "not-found", "unknown_job");
+    // The known job was not polled for.
+    kit.claim("w@1").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_070_f_071_the_status_follows_the_task_through_its_life() {
     let kit = Kit::with_job().await;
     let later = kit.submit(r#"{"delay_ms": 60000}"#).await;

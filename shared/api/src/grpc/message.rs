@@ -17,7 +17,7 @@ const _: () = assert!(CHUNK_BYTES_MAX + ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
 
 const _: () = {
     let limits = dueline_domain::limits();
-    let handler = super::convert::bounds::HANDLER_CONFIG_BYTES_MAX;
+    let handler = crate::check::HANDLER_CONFIG_BYTES_MAX;
     let texts = 8 * limits.text_bytes_max;
     assert!(ASSIGNMENTS_MAX * (limits.payload_bytes_max + handler + texts) < MESSAGE_BYTES_MAX);
 };

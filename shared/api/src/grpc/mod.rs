@@ -1,17 +1,22 @@
 //! The protocol `dueline.v1` over gRPC: one server and one client adapter for each trait between services.
 //!
 //! A server adapter makes a trait object reachable ([`routes`]); a client adapter ([`Remote`]) is a trait object that
-//! reaches it. Whoever holds the trait cannot tell the difference, but for the time it takes.
+//! reaches it. Both behave alike; only the time of a call differs.
 
 mod client;
 mod convert;
 mod message;
 mod server;
 
-pub use client::{FrontendClient, QueueClient, Remote, RemoteOptions, StatusClient, WorkClient};
+pub use client::{
+    ControllerClient, FrontendClient, QueueClient, Remote, RemoteOptions, StatusControllerClient,
+};
 pub use convert::error_in_status;
 pub use message::MESSAGE_BYTES_MAX;
-pub use server::{FrontendServer, QueueServer, Services, StatusServer, WorkServer, routes};
+pub use server::{
+    ControllerServer, FrontendServer, QueueServer, Services, StatusControllerServer,
+    error_response, is_grpc, routes,
+};
 
 pub mod proto {
     //! Messages, clients and servers as generated from `proto/dueline/v1`.

@@ -73,7 +73,7 @@ pub struct AssignmentView {
     pub start_first: bool,
     /// Whether a run of this task has begun before.
     pub started_before: bool,
-    /// W3C trace context of the submit.
+    /// W3C trace context of the claim, or of the submit if the claim was not traced.
     pub trace: Option<String>,
 }
 
@@ -139,7 +139,7 @@ impl TryFrom<AssignmentView> for Assignment {
             start_first: view.start_first,
             started_before: view.started_before,
             trace: view.trace.map(Arc::from),
-            // Nobody asks for that over HTTP, so the view does not tell it.
+            // REST has no parameter for it, so the view has no field.
             started: false,
             waited: Duration::ZERO,
         })

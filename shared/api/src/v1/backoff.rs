@@ -78,7 +78,7 @@ pub struct BackoffsSpec {
 
 impl BackoffsSpec {
     /// The waits of these, and of the defaults where nothing is said.
-    pub(super) fn build(self, retries_max: Option<RetriesMax>) -> Result<RetryPolicy, ApiError> {
+    pub(crate) fn build(self, retries_max: Option<RetriesMax>) -> Result<RetryPolicy, ApiError> {
         let default = RetryPolicy::default();
         let build = |spec: Option<BackoffSpec>, class: &str, default: Backoff| {
             spec.unwrap_or_default()
@@ -111,7 +111,7 @@ impl From<&RetryPolicy> for BackoffsSpec {
 }
 
 /// Whole milliseconds of a duration.
-pub(super) fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -1,5 +1,5 @@
 //! What runs the tasks of a job, with the settings of built-in handlers checked before they are stored, and again by
-//! the executor, which has to take whatever a store or another process gives it.
+//! the executor, because a store or another process may contain anything.
 
 mod exec_config;
 mod http_config;
@@ -22,7 +22,7 @@ use crate::{ApiError, ErrorKind};
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HandlerSpec {
-    /// `worker` (whoever asks for work of this job), or a built-in handler: `exec`, `http`, `noop`.
+    /// `worker` (the workers that poll for this job), or a built-in handler: `exec`, `http`, `noop`.
     #[schema(example = "worker")]
     pub kind: String,
     /// Settings of a built-in handler: see `ExecConfig` and `HttpConfig`.
@@ -52,39 +52,19 @@ fn wrong(field: &str, message: impl std::fmt::Display) -> ApiError {
     )
 }
 
-impl TryFrom<HandlerSpec> for Handler {
-    type Error = ApiError;
-
-    fn try_from(spec: HandlerSpec) -> Result<Self, ApiError> {
+impl From<HandlerSpec> for Handler {
+    /// The handler, not checked yet: [`crate::check::handler`].
+    fn from(spec: HandlerSpec) -> Self {
         let config = spec.config.as_ref().map_or("{}", |config| config.get());
-        match spec.kind.as_str() {
-            "worker" | "noop" => {
-                #[derive(Deserialize)]
-                #[serde(deny_unknown_fields)]
-                struct Nothing {}
-                let Nothing {} = within(config)?;
-            }
-            "exec" => drop(ExecConfig::parse(config)?),
-            "http" => drop(HttpConfig::parse(config)?),
-            other => {
-                let known = "worker, exec, http and noop";
-                let message = format!("unknown handler '{other:.64}'; known are {known}");
-                return Err(ApiError::invalid(
-                    "handler.kind",
-                    "unknown_handler",
-                    message,
-                ));
-            }
-        }
-        Ok(Self {
+        Self {
             config: Arc::from(config),
             kind: Arc::from(spec.kind),
-        })
+        }
     }
 }
 
 /// Parses the settings; errors name the field as seen from the job.
-fn within<T: serde::de::DeserializeOwned>(config: &str) -> Result<T, ApiError> {
+pub(crate) fn within<T: serde::de::DeserializeOwned>(config: &str) -> Result<T, ApiError> {
     json::parse(config.as_bytes()).map_err(|error| {
         let field = match error.field() {
             None | Some("body") => "handler.config".to_owned(),
@@ -118,10 +98,12 @@ impl TryFrom<&Handler> for HandlerSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check;
 
     fn check(text: &str) -> Result<Handler, (String, String)> {
         let spec: HandlerSpec = serde_json::from_str(text).unwrap();
-        Handler::try_from(spec).map_err(|error| {
+        let handler = Handler::from(spec);
+        check::handler(&handler).map(|()| handler).map_err(|error| {
             let field = error.field().unwrap_or_default().to_owned();
             (error.reason().to_owned(), field)
         })

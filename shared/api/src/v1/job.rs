@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Handler, Job, JobName, Policy, Quota, QuotaError, Timestamp, limits};
+use dueline_domain::{Handler, Job, JobName, Policy, Quota, Sink};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,7 +23,7 @@ pub struct JobSpec {
     /// Must be the job's own name when given: each job has a queue of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// What runs its tasks; whoever asks for them when absent.
+    /// What runs its tasks; the workers that poll for this job when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handler: Option<HandlerSpec>,
     /// Runs after the first; 3 when absent.
@@ -32,10 +32,10 @@ pub struct JobSpec {
     /// Waits before the next run, by class of failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<BackoffsSpec>,
-    /// After this an enqueued task is handed on again; at least 100.
+    /// After this an enqueued task is enqueued again; at least 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enqueue_timeout_ms: Option<u64>,
-    /// After this a claimed task that was not begun is handed on again; at least 100.
+    /// After this a claimed task that has not started is enqueued again; at least 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_timeout_ms: Option<u64>,
     /// A run ends when nothing was heard of its worker for this long; at least 100.
@@ -44,7 +44,7 @@ pub struct JobSpec {
     /// What a heartbeat adds; the heartbeat timeout when absent. Zero makes the heartbeat timeout a hard limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_increment_ms: Option<u64>,
-    /// Longest run, whatever the heartbeats say.
+    /// Longest run, even with heartbeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
     /// How often a claim may be lost before a run began until the task is trashed.
@@ -53,15 +53,20 @@ pub struct JobSpec {
     /// How long finished tasks are kept; for ever when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
-    /// How fast tasks may be handed on.
+    /// Where the record of each finished task is delivered before the task may be deleted: `file:NAME`, `http://…`,
+    /// `https://…` or `sqs://QUEUE`; nowhere when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "file:mail.ndjson")]
+    pub sink: Option<String>,
+    /// How fast tasks may be enqueued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaSpec>,
-    /// Whether tasks wait instead of being handed on; an existing job stays as it is when absent.
+    /// Whether due tasks wait instead of being enqueued; an existing job stays as it is when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
 
-/// How fast tasks may be handed on.
+/// How fast tasks may be enqueued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaSpec {
@@ -71,41 +76,14 @@ pub struct QuotaSpec {
     pub burst: Option<u32>,
 }
 
-impl QuotaSpec {
-    fn build(self) -> Result<Quota, ApiError> {
-        let Self { rate_per_s, burst } = self;
-        let quota = Quota { rate_per_s, burst };
-        quota.check().map_err(|error| {
-            let field = match error {
-                QuotaError::Rate => "quota.rate_per_s",
-                QuotaError::Burst => "quota.burst",
-            };
-            ApiError::invalid(field, "invalid_quota", error)
-        })?;
-        Ok(quota)
-    }
-}
-
 impl JobSpec {
-    /// The definition of `name`, with the timeouts of `default` where it names none. The service that stores it fills
-    /// in the times.
-    pub fn into_job(
-        self,
-        name: JobName,
-        created_by: Option<Arc<str>>,
-        default: &Policy,
-    ) -> Result<Job, ApiError> {
+    /// The definition of `name`, not checked yet: [`crate::check::job`]. Timeouts that it does not set are those of
+    /// `default`. The service that stores it sets the times.
+    pub fn into_job(self, name: JobName, default: &Policy) -> Result<Job, ApiError> {
         check_queue(self.queue.as_deref(), &name)?;
-        let info_max = limits().details_bytes_max;
         let info = self.info.unwrap_or_default();
-        if info.len() > info_max {
-            let message = format!("has {} bytes; at most {info_max} are allowed", info.len());
-            return Err(ApiError::invalid("info", "too_long", message));
-        }
-        let handler = match self.handler {
-            Some(spec) => spec.try_into()?,
-            None => Handler::worker(),
-        };
+        let handler = self.handler.map_or_else(Handler::worker, Into::into);
+        let quota = self.quota.unwrap_or_default();
         let duration = |ms: Option<u64>, or: Duration| ms.map_or(or, Duration::from_millis);
         let heartbeat_timeout = duration(self.heartbeat_timeout_ms, default.heartbeat_timeout);
         let policy = Policy {
@@ -117,20 +95,25 @@ impl JobSpec {
             run_timeout: self.run_timeout_ms.map(Duration::from_millis),
             losses_max: self.losses_max.unwrap_or(default.losses_max),
             retention: self.retention_ms.map(Duration::from_millis),
+            sink: self.sink.map(|uri| sink("sink", &uri)).transpose()?,
         };
-        check_policy(&policy)?;
         Ok(Job {
-            name,
             info: Arc::from(info),
             handler,
             policy,
-            quota: self.quota.unwrap_or_default().build()?,
+            quota: Quota {
+                rate_per_s: quota.rate_per_s,
+                burst: quota.burst,
+            },
             paused: self.paused.unwrap_or(false),
-            created_by: created_by.unwrap_or_default(),
-            created_at: Timestamp::EPOCH,
-            changed_at: Timestamp::EPOCH,
+            ..Job::new(name)
         })
     }
+}
+
+/// Parses a sink; an error names `field`.
+pub(crate) fn sink(field: &'static str, uri: &str) -> Result<Sink, ApiError> {
+    Sink::parse(uri).map_err(|error| ApiError::invalid(field, "invalid_sink", error))
 }
 
 /// A queue that is named must be the job's own.
@@ -146,22 +129,6 @@ pub(super) fn check_queue(queue: Option<&str>, job: &JobName) -> Result<(), ApiE
             Err(ApiError::invalid("queue", "unknown_queue", message))
         }
     }
-}
-
-/// Checks timeouts; errors name the field on the wire.
-pub(super) fn check_policy(policy: &Policy) -> Result<(), ApiError> {
-    use dueline_domain::PolicyError::{TooLong, TooShort, Zero};
-    policy.check().map_err(|error| {
-        let (name, message) = match error {
-            Zero(name) => (name, "must be longer than zero".to_owned()),
-            TooShort(name, given) => {
-                let (min, given) = (millis(Policy::TIMEOUT_MIN), millis(given));
-                (name, format!("must be at least {min} ms, not {given} ms"))
-            }
-            TooLong(name) => (name, "must be at most 366 days".to_owned()),
-        };
-        ApiError::invalid(format!("{name}_ms"), "invalid_timeout", message)
-    })
 }
 
 /// A stored job definition.
@@ -188,18 +155,15 @@ pub struct JobView {
     pub created_by: String,
     /// When it was last changed.
     pub changed_at: Time,
-    /// Always null: a job by itself does not repeat.
-    #[schema(value_type = Option<String>)]
-    pub frequency: Option<String>,
     /// What runs its tasks.
     pub handler: HandlerSpec,
     /// Runs after the first.
     pub retries_max: RetriesMax,
     /// Waits before the next run, by class of failure.
     pub backoff: BackoffsSpec,
-    /// After this an enqueued task is handed on again.
+    /// After this an enqueued task is enqueued again.
     pub enqueue_timeout_ms: u64,
-    /// After this a claimed task that was not begun is handed on again.
+    /// After this a claimed task that has not started is enqueued again.
     pub claim_timeout_ms: u64,
     /// A run ends when nothing was heard of its worker for this long.
     pub heartbeat_timeout_ms: u64,
@@ -211,7 +175,9 @@ pub struct JobView {
     pub losses_max: u32,
     /// How long finished tasks are kept.
     pub retention_ms: Option<u64>,
-    /// How fast tasks may be handed on.
+    /// Where the record of each finished task is delivered before the task may be deleted.
+    pub sink: Option<String>,
+    /// How fast tasks may be enqueued.
     pub quota: QuotaSpec,
 }
 
@@ -229,7 +195,6 @@ impl TryFrom<&Job> for JobView {
             created_at: job.created_at.into(),
             created_by: job.created_by.to_string(),
             changed_at: job.changed_at.into(),
-            frequency: None,
             handler: (&job.handler).try_into()?,
             retries_max: policy.retry.retries_max.into(),
             backoff: (&policy.retry).into(),
@@ -240,6 +205,7 @@ impl TryFrom<&Job> for JobView {
             run_timeout_ms: policy.run_timeout.map(millis),
             losses_max: policy.losses_max,
             retention_ms: policy.retention.map(millis),
+            sink: policy.sink.as_ref().map(ToString::to_string),
             quota: QuotaSpec {
                 rate_per_s: job.quota.rate_per_s,
                 burst: job.quota.burst,
@@ -265,12 +231,13 @@ impl TryFrom<JobView> for Job {
             run_timeout_ms: view.run_timeout_ms,
             losses_max: Some(view.losses_max),
             retention_ms: view.retention_ms,
+            sink: view.sink,
             quota: Some(view.quota),
             paused: Some(view.status == "paused"),
         };
-        let created_by = Some(Arc::from(view.created_by));
-        let job = spec.into_job(view.name, created_by, &Policy::default())?;
+        let job = spec.into_job(view.name, &Policy::default())?;
         Ok(Self {
+            created_by: Arc::from(view.created_by),
             created_at: view.created_at.0,
             changed_at: view.changed_at.0,
             ..job
@@ -288,12 +255,13 @@ pub struct JobList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::parse;
+    use crate::{check, v1::parse};
 
     fn job(text: &str) -> Result<Job, (String, String)> {
         let name = JobName::parse("mail").unwrap();
         parse::<JobSpec>(text.as_bytes())
-            .and_then(|spec| spec.into_job(name, None, &Policy::default()))
+            .and_then(|spec| spec.into_job(name, &Policy::default()))
+            .and_then(|job| check::job(&job).map(|()| job))
             .map_err(|error| {
                 let field = error.field().unwrap_or_default().to_owned();
                 (error.reason().to_owned(), field)
@@ -310,6 +278,7 @@ mod tests {
                             "worker_lost": {"initial_ms": 1}},
                 "enqueue_timeout_ms": 100, "claim_timeout_ms": 200, "heartbeat_timeout_ms": 300,
                 "heartbeat_increment_ms": 0, "run_timeout_ms": 4, "losses_max": 5, "retention_ms": 0,
+                "sink": "file:done.ndjson",
                 "quota": {"rate_per_s": 2.5, "burst": 7}}"#,
         ] {
             let job = job(text).unwrap();
@@ -342,7 +311,7 @@ mod tests {
         let policy = |text: &str| {
             let spec: JobSpec = parse(text.as_bytes()).unwrap();
             let name = JobName::parse("mail").unwrap();
-            spec.into_job(name, None, &default).unwrap().policy
+            spec.into_job(name, &default).unwrap().policy
         };
         assert_eq!(policy("{}"), default);
         let some = policy(r#"{"claim_timeout_ms": 7000, "heartbeat_timeout_ms": 9000}"#);
@@ -402,10 +371,11 @@ mod tests {
     }
 
     #[test]
-    fn f_045_a_timeout_that_nobody_can_keep_is_refused_with_its_value_and_the_least_one() {
+    fn f_045_a_timeout_too_short_to_answer_within_is_refused_with_its_value_and_the_minimum() {
         let name = JobName::parse("mail").unwrap();
         let spec: JobSpec = parse(br#"{"claim_timeout_ms": 1}"#).unwrap();
-        let error = spec.into_job(name, None, &Policy::default()).unwrap_err();
+        let job = spec.into_job(name, &Policy::default()).unwrap();
+        let error = check::job(&job).unwrap_err();
         assert!(
             error
                 .message()

@@ -23,8 +23,12 @@ mod time;
 mod worker;
 
 pub use assignment::{AssignmentView, WorkList};
+pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
+pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpConfig};
+#[cfg(feature = "grpc")]
+pub(crate) use job::sink;
 pub use job::{JobList, JobSpec, JobView, QuotaSpec};
 pub use json::{parse, parse_items};
 pub use problem::Problem;
@@ -32,7 +36,9 @@ pub use report::{Checkpoint, Complete, Extend, Fail, Owned, ReportedView, Trash}
 pub use stats::StatsView;
 pub use submitted::{BatchItem, BatchResult, SubmittedView};
 pub use task_change::{CancelRequest, RunningSpec, TaskChange};
-pub use task_submit::{PrioritySpec, SubmitContext, TaskSubmit};
-pub use task_view::{RunView, TaskPage, TaskView};
+#[cfg(feature = "grpc")]
+pub(crate) use task_submit::overrides;
+pub use task_submit::{PrioritySpec, TaskSubmit};
+pub use task_view::{OwedView, RunView, TaskPage, TaskView};
 pub use time::Time;
 pub use worker::{AliveView, NextWorkRequest, WorkerList, WorkerRegistration, WorkerView};

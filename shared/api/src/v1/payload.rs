@@ -2,12 +2,13 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use dueline_domain::limits;
 use serde::{Deserialize as _, Deserializer};
 use serde_json::value::RawValue;
 
-use super::json::is_shallow;
-use crate::{ApiError, ErrorKind};
+use crate::{
+    ApiError,
+    check::{is_presentable, payload_len, presentable},
+};
 
 /// Reads a JSON value as its own text. Unlike an ordinary optional field, `null` is a value here.
 pub(super) fn raw<'de, D: Deserializer<'de>>(
@@ -39,10 +40,7 @@ impl Forms {
         let given = match (self.json, self.base64, self.text) {
             (None, None, None) => return Ok(None),
             (Some(json), None, None) => {
-                if !is_shallow(json.get()) {
-                    let message = "JSON may be nested at most 128 deep";
-                    return Err(ApiError::invalid(field, "too_deep", message));
-                }
+                presentable(field, json.get())?;
                 let json: Box<str> = json.into();
                 Given {
                     bytes: Bytes::from(json.into_boxed_bytes()),
@@ -50,7 +48,7 @@ impl Forms {
                 }
             }
             (None, Some(text), None) => {
-                check_len(field, text.len() / 4 * 3 - padding(&text))?;
+                payload_len(field, text.len() / 4 * 3 - padding(&text))?;
                 let bytes = STANDARD.decode(text).map_err(|error| {
                     ApiError::invalid(format!("{field}_base64"), "invalid_base64", error)
                 })?;
@@ -68,25 +66,15 @@ impl Forms {
                 return Err(ApiError::invalid(field, "ambiguous", message));
             }
         };
-        check_len(field, given.bytes.len())?;
+        payload_len(field, given.bytes.len())?;
         Ok(Some(given))
     }
 }
 
 fn padding(base64: &str) -> usize {
     let end = base64.trim_end_matches('=').len();
-    // Never more than the three bytes of the last group, whatever the text is.
+    // Never more than the three bytes of the last group, for any text.
     (base64.len() - end).min(base64.len() / 4 * 3)
-}
-
-fn check_len(field: &'static str, len: usize) -> Result<(), ApiError> {
-    let max = limits().payload_bytes_max;
-    if len <= max {
-        return Ok(());
-    }
-    let message = format!("{field}: {len} bytes are too large; at most {max} are allowed");
-    let reason = format!("{field}_too_large");
-    Err(ApiError::new(ErrorKind::TooLarge, reason, message).with_field(field))
 }
 
 /// Bytes in the form that fits them.
@@ -101,7 +89,7 @@ pub(super) fn show(bytes: &[u8], content_type: Option<&str>) -> Shown {
     if content_type.is_none_or(is_json)
         && let Ok(raw) = serde_json::from_slice::<&RawValue>(bytes)
         && raw.get().len() == bytes.len()
-        && is_shallow(raw.get())
+        && is_presentable(raw.get())
     {
         return Shown {
             json: Some(raw.to_owned()),
@@ -146,6 +134,8 @@ fn is_json(content_type: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
+    use dueline_domain::limits;
 
     #[test]
     fn f_005_bytes_survive_the_way_out_and_back_in() {

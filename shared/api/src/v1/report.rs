@@ -2,7 +2,7 @@
 
 use std::{str::FromStr as _, sync::Arc, time::Duration};
 
-use dueline_domain::{Outcome, Policy, RetryClass, StateKind, Token, WriteId};
+use dueline_domain::{Outcome, RetryClass, StateKind, Token, WriteId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use super::{
     backoff::millis,
     payload::{Forms, raw},
 };
-use crate::{Action, ApiError, Reported};
+use crate::{Action, ApiError, ReportAck, check};
 
 /// The proof of ownership alone: for `start`, `heartbeat` and `abandon`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -157,7 +157,7 @@ pub struct Fail {
     pub started_at: Option<Time>,
 }
 
-/// The task is taken off for good.
+/// The owner trashes the task: it never runs again.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trash {
@@ -181,10 +181,7 @@ impl Extend {
     /// What it says.
     pub fn action(self) -> Result<Action, ApiError> {
         let by = u64::try_from(self.by_ms).map_or(Duration::ZERO, Duration::from_millis);
-        if by.is_zero() || by > Policy::TIMEOUT_MAX {
-            let message = "must be more than zero and at most 366 days";
-            return Err(ApiError::invalid("by_ms", "invalid_duration", message));
-        }
+        let by = check::extension(by)?;
         Ok(Action::Extend { by })
     }
 }
@@ -267,11 +264,8 @@ impl Fail {
 impl Trash {
     /// What it says.
     pub fn action(self) -> Result<Action, ApiError> {
-        if self.reason.trim().is_empty() {
-            return Err(ApiError::invalid("reason", "blank", "say why"));
-        }
         Ok(Action::Trash {
-            reason: Arc::from(self.reason),
+            reason: Arc::from(check::trash_reason(&self.reason)?),
         })
     }
 }
@@ -289,8 +283,8 @@ pub struct ReportedView {
     pub lease_ms: Option<u64>,
 }
 
-impl From<Reported> for ReportedView {
-    fn from(reported: Reported) -> Self {
+impl From<ReportAck> for ReportedView {
+    fn from(reported: ReportAck) -> Self {
         Self {
             state: reported.state,
             cancel_requested: reported.cancel_requested,
@@ -299,7 +293,7 @@ impl From<Reported> for ReportedView {
     }
 }
 
-impl From<ReportedView> for Reported {
+impl From<ReportedView> for ReportAck {
     fn from(view: ReportedView) -> Self {
         Self {
             state: view.state,

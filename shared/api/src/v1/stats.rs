@@ -22,12 +22,12 @@ pub struct StatsView {
     pub by_state: BTreeMap<String, u64>,
     /// By the state in few words: pending, running, succeeded, failed, cancelled.
     pub by_status: BTreeMap<String, u64>,
-    /// The earliest trigger time of a task that nobody owns.
+    /// The earliest trigger time of a task that no worker owns.
     pub oldest_due_at: Option<Time>,
-    /// Whether there are more tasks than were counted; finished ones are then told too low.
+    /// Whether counting stopped early; the numbers of finished tasks are then too low.
     #[serde(default)]
     pub partial: bool,
-    /// How long ago they were counted, in milliseconds. A store where counting is dear keeps an answer for a while.
+    /// How long ago they were counted, in milliseconds. A store where counting is expensive caches the numbers.
     #[serde(default)]
     pub age_ms: u64,
 }

@@ -1,6 +1,6 @@
-//! Changes of tasks that nobody owns.
+//! Changes of tasks that no worker owns.
 
-use dueline_domain::{Modification, RunningCancel, Timestamp};
+use dueline_domain::{Due, Modification, RunningCancel, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -10,7 +10,7 @@ use super::{
     payload::{Forms, raw},
     task_submit::{due, priority, weight},
 };
-use crate::{ApiError, ErrorKind};
+use crate::ApiError;
 
 /// What to change about a task; what is left out stays, and so does the media type of the payload.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -46,7 +46,7 @@ pub struct TaskChange {
 }
 
 impl TaskChange {
-    /// The change; a delay counts from `now`.
+    /// The change, not checked yet: [`crate::check::modification`]. A delay counts from `now`.
     pub fn into_modification(self, now: Timestamp) -> Result<Modification, ApiError> {
         let forms = Forms {
             field: "payload",
@@ -54,17 +54,15 @@ impl TaskChange {
             base64: self.payload_base64,
             text: self.payload_text,
         };
-        let change = Modification {
-            run_at: due(self.run_at, self.delay_ms, now)?,
+        Ok(Modification {
+            run_at: match due(self.run_at, self.delay_ms)? {
+                Due::Now => None,
+                due => Some(due.time(now)),
+            },
             priority: priority(self.priority)?,
             weight: weight(self.weight)?,
             payload: forms.take()?.map(|given| given.bytes),
-        };
-        if change == Modification::default() {
-            let message = "nothing to change is given";
-            return Err(ApiError::new(ErrorKind::Invalid, "no_change", message));
-        }
-        Ok(change)
+        })
     }
 }
 

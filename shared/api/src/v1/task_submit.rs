@@ -4,32 +4,27 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_domain::{
-    Extras, JobName, NewTask, Overrides, Policy, Priority, RetryPolicy, TaskId, Timestamp, Weight,
-    limits,
+    Due, JobName, NewTask, Overrides, Priority, RetryPolicy, TaskId, TaskOptions, Weight,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, Time, as_text,
-    job::{check_policy, check_queue},
+    BackoffSpec, Time,
+    job::check_queue,
     payload::{Forms, Given, raw},
 };
-use crate::ApiError;
+use crate::{ApiError, check::field};
 
 /// A task to store. All fields may be left out.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSubmit {
     /// A UUID. The same submit with the same id is one task, so a client that lost the answer may repeat it.
-    #[serde(
-        default,
-        with = "as_text::option",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<uuid::Uuid>)]
-    pub id: Option<TaskId>,
+    pub id: Option<String>,
     /// When it is due; at once when absent or past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Time>,
@@ -93,27 +88,16 @@ pub struct TaskSubmit {
     pub run_timeout_ms: Option<u64>,
 }
 
-/// What a submit does not say itself.
-#[derive(Clone, Debug)]
-pub struct SubmitContext {
-    /// The time from which a delay counts.
-    pub now: Timestamp,
-    /// Who submits.
-    pub caller: Option<Arc<str>>,
-    /// W3C trace context of the call.
-    pub trace: Option<Arc<str>>,
-}
-
 impl TaskSubmit {
-    /// The task to store. `new_id` makes an id for a submit that brings none.
+    /// The task to store, not checked yet: [`crate::check::new_task`]. `new_id` makes an id for a submit without one.
     pub fn into_task(
         self,
         job: JobName,
-        context: &SubmitContext,
         new_id: impl FnOnce() -> TaskId,
     ) -> Result<NewTask, ApiError> {
         check_queue(self.queue.as_deref(), &job)?;
-        let run_at = due(self.run_at, self.delay_ms, context.now)?;
+        let id = self.id.map(|id| field::task_id("id", &id)).transpose()?;
+        let due = due(self.run_at, self.delay_ms)?;
         let priority = priority(self.priority)?;
         let weight = weight(self.weight)?;
         let forms = Forms {
@@ -129,15 +113,20 @@ impl TaskSubmit {
             }) => (bytes, content_type),
             None => (Bytes::new(), None),
         };
-        let extras = Extras {
-            name: text("name", self.name)?,
-            details: details(self.details)?,
-            tags: tags(self.tags)?,
-            key: text("key", self.key)?,
-            created_by: context.caller.clone(),
-            content_type: text("content_type", self.content_type)?
-                .or_else(|| default_type.map(Arc::from)),
-            trace: context.trace.clone(),
+        let text = |text: Option<String>| text.map(Arc::from);
+        let options = TaskOptions {
+            name: text(self.name),
+            details: self.details.map(|json| Arc::from(json.get())),
+            tags: self
+                .tags
+                .unwrap_or_default()
+                .into_iter()
+                .map(Arc::from)
+                .collect(),
+            key: text(self.key),
+            created_by: None,
+            content_type: text(self.content_type).or_else(|| default_type.map(Arc::from)),
+            trace: None,
             overrides: overrides(
                 self.retries_max,
                 self.backoff,
@@ -147,32 +136,28 @@ impl TaskSubmit {
             )?,
         };
         Ok(NewTask {
-            id_is_given: self.id.is_some(),
-            id: self.id.unwrap_or_else(new_id),
+            id_is_given: id.is_some(),
+            id: id.unwrap_or_else(new_id),
             job,
-            run_at,
+            due,
             priority: priority.unwrap_or_default(),
             weight: weight.unwrap_or_default(),
             payload,
-            extras: (extras != Extras::default()).then(|| Box::new(extras)),
+            options: (options != TaskOptions::default()).then(|| Box::new(options)),
         })
     }
 }
 
-/// When a task is due that may be told in two ways.
-pub(super) fn due(
-    run_at: Option<Time>,
-    delay_ms: Option<u64>,
-    now: Timestamp,
-) -> Result<Option<Timestamp>, ApiError> {
+/// When a task is due, of which at most one form is given.
+pub(super) fn due(run_at: Option<Time>, delay_ms: Option<u64>) -> Result<Due, ApiError> {
     match (run_at, delay_ms) {
         (Some(_), Some(_)) => {
             let message = "give only one of run_at and delay_ms";
             Err(ApiError::invalid("run_at", "ambiguous", message))
         }
-        (Some(time), None) => Ok(Some(time.0)),
-        (None, Some(ms)) => Ok(Some(now.after(Duration::from_millis(ms)))),
-        (None, None) => Ok(None),
+        (Some(time), None) => Ok(Due::At(time.0)),
+        (None, Some(ms)) => Ok(Due::After(Duration::from_millis(ms))),
+        (None, None) => Ok(Due::Now),
     }
 }
 
@@ -192,66 +177,7 @@ pub(super) fn weight(number: Option<i64>) -> Result<Option<Weight>, ApiError> {
         .map_err(|error| ApiError::invalid("weight", "invalid_weight", error))
 }
 
-/// A short text that is not blank.
-pub(super) fn text(
-    field: &'static str,
-    text: Option<String>,
-) -> Result<Option<Arc<str>>, ApiError> {
-    let Some(text) = text else { return Ok(None) };
-    let max = limits().text_bytes_max;
-    if text.trim().is_empty() {
-        return Err(ApiError::invalid(field, "blank", "must not be blank"));
-    }
-    if text.len() > max {
-        let message = format!("has {} bytes; at most {max} are allowed", text.len());
-        return Err(ApiError::invalid(field, "too_long", message));
-    }
-    Ok(Some(Arc::from(text)))
-}
-
-fn tags(tags: Option<Vec<String>>) -> Result<Vec<Arc<str>>, ApiError> {
-    let tags = tags.unwrap_or_default();
-    let max = limits().tags_max;
-    if tags.len() > max {
-        let message = format!("are {}; at most {max} are allowed", tags.len());
-        return Err(ApiError::invalid("tags", "too_many", message));
-    }
-    let mut known: Vec<Arc<str>> = Vec::with_capacity(tags.len());
-    for tag in tags {
-        if let Some(tag) = text("tags", Some(tag))?
-            && !known.contains(&tag)
-        {
-            known.push(tag);
-        }
-    }
-    Ok(known)
-}
-
-fn details(details: Option<Box<RawValue>>) -> Result<Option<Arc<str>>, ApiError> {
-    let Some(details) = details else {
-        return Ok(None);
-    };
-    let json = details.get();
-    if !json.starts_with('{') {
-        return Err(ApiError::invalid(
-            "details",
-            "invalid_type",
-            "must be a JSON object",
-        ));
-    }
-    if !super::json::is_shallow(json) {
-        let message = "JSON may be nested at most 128 deep";
-        return Err(ApiError::invalid("details", "too_deep", message));
-    }
-    let max = limits().details_bytes_max;
-    if json.len() > max {
-        let message = format!("has {} bytes; at most {max} are allowed", json.len());
-        return Err(ApiError::invalid("details", "too_long", message));
-    }
-    Ok(Some(Arc::from(json)))
-}
-
-fn overrides(
+pub(crate) fn overrides(
     retries_max: Option<u32>,
     backoff: Option<BackoffSpec>,
     heartbeat_timeout_ms: Option<u64>,
@@ -268,11 +194,7 @@ fn overrides(
         heartbeat_increment: heartbeat_increment_ms.map(Duration::from_millis),
         run_timeout: run_timeout_ms.map(Duration::from_millis),
     };
-    if overrides == Overrides::default() {
-        return Ok(None);
-    }
-    check_policy(&Policy::default().with(&overrides))?;
-    Ok(Some(overrides))
+    Ok((overrides != Overrides::default()).then_some(overrides))
 }
 
 /// A priority by name or number.
@@ -348,17 +270,14 @@ impl ToSchema for PrioritySpec {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::parse;
+    use crate::{check, v1::parse};
+    use dueline_domain::Timestamp;
 
     fn submit(text: &str) -> Result<NewTask, (String, String)> {
-        let context = SubmitContext {
-            now: Timestamp::clamped(1_000),
-            caller: None,
-            trace: None,
-        };
         let job = JobName::parse("mail").unwrap();
         parse::<TaskSubmit>(text.as_bytes())
-            .and_then(|task| task.into_task(job, &context, || TaskId::from_bytes([1; 16])))
+            .and_then(|task| task.into_task(job, || TaskId::from_bytes([1; 16])))
+            .and_then(|mut task| check::new_task(&mut task).map(|()| task))
             .map_err(|error| {
                 let field = error.field().unwrap_or_default().to_owned();
                 (error.reason().to_owned(), field)
@@ -370,7 +289,7 @@ mod tests {
         for json in [r#"{"b": 1.0,  "a":"ü\u00fc"}"#, "null", "7", "\"x\"", "[ ]"] {
             let task = submit(&format!(r#"{{"payload": {json} }}"#)).unwrap();
             assert_eq!(task.payload, json);
-            assert_eq!(task.extras, None);
+            assert_eq!(task.options, None);
         }
         assert_eq!(submit("{}").unwrap().payload, "");
         let task = submit(r#"{"payload_base64": "AA=="}"#).unwrap();
@@ -381,11 +300,13 @@ mod tests {
 
     #[test]
     fn f_009_a_time_is_told_as_text_or_number_or_delay() {
-        let at = |text: &str| submit(text).unwrap().run_at.map(Timestamp::millis);
-        assert_eq!(at(r#"{"run_at": "1970-01-01T00:00:05Z"}"#), Some(5_000));
-        assert_eq!(at(r#"{"run_at": 5000}"#), Some(5_000));
-        assert_eq!(at(r#"{"delay_ms": 5000}"#), Some(6_000));
-        assert_eq!(at("{}"), None);
+        let due = |text: &str| submit(text).unwrap().due;
+        let five = Timestamp::clamped(5_000);
+        assert_eq!(due(r#"{"run_at": "1970-01-01T00:00:05Z"}"#), Due::At(five));
+        assert_eq!(due(r#"{"run_at": 5000}"#), Due::At(five));
+        let delay = Duration::from_secs(5);
+        assert_eq!(due(r#"{"delay_ms": 5000}"#), Due::After(delay));
+        assert_eq!(due("{}"), Due::Now);
     }
 
     #[test]
@@ -400,7 +321,7 @@ mod tests {
     #[test]
     fn a_task_may_ask_for_its_own_retries_and_timeouts() {
         let task = submit(r#"{"retries_max": 0, "timeout_ms": 700, "backoff": {"initial_ms": 9}}"#);
-        let overrides = task.unwrap().extras.unwrap().overrides.unwrap();
+        let overrides = task.unwrap().options.unwrap().overrides.unwrap();
         assert_eq!(overrides.retries_max, Some(0));
         assert_eq!(
             overrides.heartbeat_timeout,
@@ -487,7 +408,7 @@ mod tests {
     #[test]
     fn what_a_client_writes_is_what_a_server_reads() {
         let spec = TaskSubmit {
-            id: Some(TaskId::from_bytes([7; 16])),
+            id: Some(TaskId::from_bytes([7; 16]).to_string()),
             run_at: Some(Time(Timestamp::clamped(9_999))),
             priority: Some(PrioritySpec::Name("low".into())),
             weight: Some(2),
@@ -499,10 +420,10 @@ mod tests {
         let task = submit(&serde_json::to_string(&spec).unwrap()).unwrap();
         assert!(task.id_is_given);
         assert_eq!(task.id, TaskId::from_bytes([7; 16]));
-        assert_eq!(task.run_at, Some(Timestamp::clamped(9_999)));
+        assert_eq!(task.due, Due::At(Timestamp::clamped(9_999)));
         assert_eq!(task.payload, "null");
-        let extras = task.extras.unwrap();
-        assert_eq!(extras.tags, [Arc::from("a"), Arc::from("b")]);
-        assert_eq!(extras.details.as_deref(), Some("{\"k\": 1}"));
+        let options = task.options.unwrap();
+        assert_eq!(options.tags, [Arc::from("a"), Arc::from("b")]);
+        assert_eq!(options.details.as_deref(), Some("{\"k\": 1}"));
     }
 }

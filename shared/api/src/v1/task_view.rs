@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Extras, JobName, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, WorkerId, limits,
+    JobName, Owed, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, TaskOptions, WorkerId,
+    limits,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -37,7 +38,7 @@ pub struct TaskView {
     /// The state in few words: `pending`, `running`, `succeeded`, `failed` or `cancelled`.
     #[schema(example = "pending")]
     pub status: String,
-    /// The state as a jobboard tells it: `unclaimed`, `claimed` or `complete`.
+    /// The state on a job board: `unclaimed`, `claimed` or `complete`.
     #[schema(example = "unclaimed")]
     pub board: String,
     /// Its name for people.
@@ -100,7 +101,8 @@ pub struct TaskView {
     pub error: Option<String>,
     /// When it was first due.
     pub run_at: Time,
-    /// When the scheduler looks at it next: its due time, the time of its next try, or the end of its lease.
+    /// When the scheduler processes it next: its due time, the time of its next try, the end of its lease, or the next
+    /// try of what it owes.
     pub trigger_at: Option<Time>,
     /// When it was submitted.
     pub created_at: Time,
@@ -148,6 +150,35 @@ pub struct TaskView {
     pub runs: Vec<RunView>,
     /// Runs left out of the list, between its first and its second.
     pub runs_dropped: u32,
+    /// What the finished task has yet to cause beyond itself; it is not deleted before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owed: Option<OwedView>,
+}
+
+/// What a finished task has yet to cause beyond itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OwedView {
+    /// What is owed: `deliver`, the delivery of its record to the sink of its job.
+    #[schema(example = json!(["deliver"]))]
+    pub effects: Vec<String>,
+    /// When it is tried next.
+    pub next_try_at: Time,
+    /// How many times it has failed.
+    pub failures: u32,
+    /// Why it last failed.
+    pub error: Option<String>,
+}
+
+impl From<&Owed> for OwedView {
+    fn from(owed: &Owed) -> Self {
+        let names = owed.effects.iter().map(|effect| effect.name().to_owned());
+        Self {
+            effects: names.collect(),
+            next_try_at: owed.trigger_at.into(),
+            failures: owed.failures,
+            error: owed.error.as_ref().map(ToString::to_string),
+        }
+    }
 }
 
 /// One run that is over.
@@ -184,15 +215,34 @@ impl From<&RunRecord> for RunView {
 }
 
 impl TaskView {
+    /// The record of a finished task for the sink of its job: its view on one line of JSON, without what it still owes.
+    pub fn record(task: &Task, job: &Policy) -> Result<Vec<u8>, ApiError> {
+        let view = Self {
+            trigger_at: None,
+            owed: None,
+            ..Self::new(task, job)?
+        };
+        let mut json = serde_json::to_vec(&view)
+            .map_err(|error| ApiError::new(ErrorKind::Internal, "bug", error.to_string()))?;
+        // Values that a client sent as JSON are shown as they were sent. JSON has line breaks only between its tokens.
+        for byte in json
+            .iter_mut()
+            .filter(|byte| matches!(**byte, b'\n' | b'\r'))
+        {
+            *byte = b' ';
+        }
+        Ok(json)
+    }
+
     /// The view of a task; `job` is the policy of its job.
     pub fn new(task: &Task, job: &Policy) -> Result<Self, ApiError> {
-        let nothing = Extras::default();
-        let extras = task.extras.as_deref().unwrap_or(&nothing);
+        let nothing = TaskOptions::default();
+        let options = task.options.as_deref().unwrap_or(&nothing);
         let policy = task.policy(job);
         let lease = task.lease();
         let kind = task.kind();
-        let payload = show(&task.payload, extras.content_type.as_deref());
-        let content_type = match &extras.content_type {
+        let payload = show(&task.payload, options.content_type.as_deref());
+        let content_type = match &options.content_type {
             Some(named) => named.to_string(),
             None if payload.json.is_some() => "application/json".to_owned(),
             None => "application/octet-stream".to_owned(),
@@ -209,10 +259,10 @@ impl TaskView {
             state: kind,
             status: kind.coarse().name().to_owned(),
             board: kind.board().name().to_owned(),
-            name: owned(extras.name.as_ref()),
-            details: details(extras.details.as_deref())?,
-            tags: extras.tags.iter().map(ToString::to_string).collect(),
-            key: owned(extras.key.as_ref()),
+            name: owned(options.name.as_ref()),
+            details: details(options.details.as_deref())?,
+            tags: options.tags.iter().map(ToString::to_string).collect(),
+            key: owned(options.key.as_ref()),
             priority: task.priority.get(),
             priority_name: task.priority.name().map(str::to_owned),
             weight: task.weight.get(),
@@ -227,9 +277,9 @@ impl TaskView {
             result_base64: result.base64,
             error: owned(task.error.as_ref()),
             run_at: task.run_at.into(),
-            trigger_at: task.state.trigger_at().map(Into::into),
+            trigger_at: task.trigger_at().map(Into::into),
             created_at: task.created_at.into(),
-            created_by: owned(extras.created_by.as_ref()),
+            created_by: owned(options.created_by.as_ref()),
             changed_at: task.changed_at.into(),
             started_at: task.started_at.map(Into::into),
             finished_at: task.finished_at.map(Into::into),
@@ -250,6 +300,7 @@ impl TaskView {
             cancel_requested: task.cancel_requested,
             runs: runs(task),
             runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),
+            owed: task.owed.as_deref().map(Into::into),
         })
     }
 }
@@ -265,7 +316,7 @@ fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
     })
 }
 
-/// The runs that are over. The successful one, always the last, is told by the task itself.
+/// The runs that are over. The fields of the task describe the successful one, which is always the last.
 fn runs(task: &Task) -> Vec<RunView> {
     let history = task.history.as_deref();
     let earlier = history.map_or(&[][..], |history| &history.runs);

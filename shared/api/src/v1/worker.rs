@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Time, as_text, backoff::millis};
-use crate::{Alive, ApiError, ErrorKind, NextWork, Registration};
+use crate::{ApiError, ErrorKind, PollRequest, Registered, Registration, check};
 
 /// Most names of jobs in one call.
 const JOBS_MAX: usize = 10_000;
@@ -21,11 +21,11 @@ pub struct NextWorkRequest {
     #[serde(with = "as_text")]
     #[schema(value_type = String, example = "host-1@5f3a")]
     pub worker: WorkerId,
-    /// Jobs wanted, whatever their handler.
+    /// Jobs wanted, with any handler.
     #[serde(default, with = "as_text::list")]
     #[schema(value_type = Vec<String>)]
     pub jobs: Vec<JobName>,
-    /// Kinds of built-in handlers wanted, whatever the job.
+    /// Kinds of built-in handlers wanted, of any job.
     #[serde(default)]
     pub handlers: Vec<String>,
     /// Most tasks wanted; 1 when absent, at most 1000.
@@ -38,9 +38,9 @@ pub struct NextWorkRequest {
     /// Heaviest single task the worker could ever run; `weight_max` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_weight_max: Option<u32>,
-    /// How long to wait for the first one; not at all when absent, at most a minute.
+    /// How long to wait for the first one; not at all when absent, at most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 60000)]
+    #[schema(maximum = 3600000)]
     pub wait_ms: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl NextWorkRequest {
     pub const TASKS_MAX: usize = 1000;
 
     /// The request, with waits cut to `wait_max`.
-    pub fn into_ask(self, wait_max: Duration) -> Result<NextWork, ApiError> {
+    pub fn into_poll(self) -> Result<PollRequest, ApiError> {
         let served = Served::check(self.jobs, self.handlers)?;
         let tasks_max = self.tasks_max.unwrap_or(1);
         if tasks_max == 0 || tasks_max > Self::TASKS_MAX {
@@ -62,15 +62,16 @@ impl NextWorkRequest {
             return Err(ApiError::invalid("weight_max", "out_of_range", message));
         }
         let wait = Duration::from_millis(self.wait_ms.unwrap_or(0));
-        Ok(NextWork {
+        check::wait("wait_ms", Some(wait))?;
+        Ok(PollRequest {
             worker: self.worker,
             jobs: served.jobs,
             handlers: served.handlers,
             tasks_max,
             weight_max,
             task_weight_max: self.task_weight_max.unwrap_or(weight_max),
-            wait: wait.min(wait_max),
-            // Whoever speaks HTTP reports each start.
+            wait,
+            // REST has a report for the start of each run.
             start: false,
         })
     }
@@ -112,7 +113,7 @@ impl TryFrom<WorkerRegistration> for Registration {
             jobs: served.jobs,
             handlers: served.handlers,
             concurrency,
-            // Whoever comes over the network does not live in the server's process.
+            // A worker that speaks REST is another process.
             embedded: false,
         })
     }
@@ -150,19 +151,19 @@ pub struct AliveView {
     pub interval_ms: u64,
 }
 
-impl From<Alive> for AliveView {
-    fn from(alive: Alive) -> Self {
+impl From<Registered> for AliveView {
+    fn from(alive: Registered) -> Self {
         Self {
             interval_ms: millis(alive.interval),
         }
     }
 }
 
-impl From<AliveView> for Alive {
+impl From<AliveView> for Registered {
     fn from(view: AliveView) -> Self {
         Self {
             interval: Duration::from_millis(view.interval_ms),
-            // Nobody is asked for that over HTTP.
+            // REST has no such field.
             claims_start: false,
         }
     }

@@ -1,4 +1,4 @@
-//! A controller that hands out what it is given, and notes who asked, who went, and what came back.
+//! A controller that dispatches prepared tasks, and records polls, deregistrations and reports.
 
 use std::{
     collections::VecDeque,
@@ -6,26 +6,28 @@ use std::{
 };
 
 use async_trait::async_trait;
-use dueline_api::{Alive, ApiError, Assignment, NextWork, Registration, Report, Reported, Work};
+use dueline_api::{
+    ApiError, Assignment, Controller, PollRequest, Registered, Registration, Report, ReportAck,
+};
 use dueline_domain::{StateKind, WorkerId};
 use tokio::sync::{Notify, watch};
 
 use crate::server::soon;
 
 #[derive(Clone, Default)]
-pub(crate) struct Controller(Arc<Inner>);
+pub(crate) struct FakeController(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     backlog: Mutex<VecDeque<Assignment>>,
     arrived: Notify,
-    asks: watch::Sender<Vec<NextWork>>,
+    asks: watch::Sender<Vec<PollRequest>>,
     vanished: watch::Sender<usize>,
     reports: watch::Sender<Vec<Report>>,
     stopped: watch::Sender<bool>,
 }
 
-impl Controller {
+impl FakeController {
     /// Work arrives.
     pub(crate) fn give(&self, assignments: impl IntoIterator<Item = Assignment>) {
         self.0.backlog.lock().unwrap().extend(assignments);
@@ -37,13 +39,13 @@ impl Controller {
         self.0.stopped.send_replace(true);
     }
 
-    /// What is left to hand out.
+    /// The tasks that are left to dispatch.
     pub(crate) fn left(&self) -> usize {
         self.0.backlog.lock().unwrap().len()
     }
 
     /// The questions so far, when there are this many.
-    pub(crate) async fn asked(&self, times: usize) -> Vec<NextWork> {
+    pub(crate) async fn asked(&self, times: usize) -> Vec<PollRequest> {
         let mut asks = self.0.asks.subscribe();
         let asks = soon(asks.wait_for(|asks| asks.len() >= times)).await;
         asks.unwrap().clone()
@@ -65,7 +67,7 @@ impl Controller {
     }
 
     /// All tasks here weigh one.
-    fn take(&self, ask: &NextWork) -> Vec<Assignment> {
+    fn take(&self, ask: &PollRequest) -> Vec<Assignment> {
         let mut backlog = self.0.backlog.lock().unwrap();
         let weight_max = usize::try_from(ask.weight_max).unwrap();
         let len = backlog.len().min(ask.tasks_max).min(weight_max);
@@ -88,8 +90,8 @@ impl Drop for Asker<'_> {
 }
 
 #[async_trait]
-impl Work for Controller {
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+impl Controller for FakeController {
+    async fn poll(&self, ask: PollRequest) -> Result<Vec<Assignment>, ApiError> {
         let mut asker = Asker {
             vanished: &self.0.vanished,
             answered: false,
@@ -116,8 +118,8 @@ impl Work for Controller {
         found.unwrap_or_else(|_| Ok(Vec::new()))
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
-        let reported = Reported {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
+        let reported = ReportAck {
             state: StateKind::Enqueued,
             cancel_requested: false,
             lease: None,
@@ -127,11 +129,11 @@ impl Work for Controller {
         answers
     }
 
-    async fn alive(&self, _: Registration) -> Result<Alive, ApiError> {
-        Err(ApiError::unavailable("nobody asked for this"))
+    async fn register_worker(&self, _: Registration) -> Result<Registered, ApiError> {
+        Err(ApiError::unavailable("an unexpected call"))
     }
 
-    async fn leave(&self, _: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, _: &WorkerId) -> Result<(), ApiError> {
         Ok(())
     }
 }

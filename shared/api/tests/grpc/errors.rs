@@ -1,17 +1,16 @@
-//! What is refused, and how it is told.
+//! Refused requests and their errors.
 
 use std::sync::Arc;
 
 use dueline_api::{
-    ApiError, ErrorKind, Frontend as _,
+    Call, ErrorKind, Frontend as _,
     grpc::{Services, error_in_status, proto},
 };
-use dueline_domain::{NewTask, limits};
+use dueline_domain::limits;
 
 use crate::{
-    controller::Controller,
+    controller::FakeController,
     fakes::Scripted,
-    memory::MemoryFrontend,
     server::{TestServer, raw_frontend},
     status::reports,
     values::{id, plain_job, plain_submit, worker},
@@ -34,7 +33,7 @@ async fn requests_that_make_no_sense_are_refused_with_the_field() {
         states: vec![1, 99],
         ..Default::default()
     };
-    assert_eq!(refused(client.list_tasks(request).await), "states");
+    assert_eq!(refused(client.list_tasks(request).await), "state");
     let request = proto::CancelRequest {
         job: "a".into(),
         id: id(1).to_string(),
@@ -53,15 +52,10 @@ async fn requests_that_make_no_sense_are_refused_with_the_field() {
     let request = proto::PutJobRequest { job: None };
     assert_eq!(refused(client.put_job(request).await), "job");
     let mut job = proto::Job::from(&plain_job());
-    job.handler.as_mut().unwrap().config_json = "[]".into();
-    let request = proto::PutJobRequest { job: Some(job) };
-    let field = "job.handler.config_json";
-    assert_eq!(refused(client.put_job(request).await), field);
-    let mut job = proto::Job::from(&plain_job());
     let retry = job.policy.as_mut().unwrap().retry.as_mut().unwrap();
     retry.slow.as_mut().unwrap().multiplier = f64::NAN;
     let request = proto::PutJobRequest { job: Some(job) };
-    let field = "job.policy.retry.slow";
+    let field = "backoff.slow";
     assert_eq!(refused(client.put_job(request).await), field);
 }
 
@@ -81,7 +75,7 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let tasks = vec![proto::NewTask::default(); len];
     let answer = client.submit(proto::SubmitRequest { tasks }).await;
     assert_eq!(refused(answer), "tasks");
-    let mut client = proto::status_client::StatusClient::new(server.channel());
+    let mut client = proto::status_controller_client::StatusControllerClient::new(server.channel());
     let messages = vec![proto::TaskRef::default(); len];
     let worker = worker().to_string();
     let start = false;
@@ -104,7 +98,7 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let answers = server
         .remote()
         .frontend()
-        .submit(vec![plain_submit(); len])
+        .submit(&Call::default(), vec![plain_submit(); len])
         .await;
     assert_eq!(answers.len(), len);
     let all_refused = answers.iter().all(|answer| {
@@ -116,103 +110,14 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn f_005_entries_that_are_wrong_are_refused_alone_and_with_the_field() {
-    let (server, mut client) = raw_frontend(Arc::new(MemoryFrontend::default())).await;
-    server
-        .remote()
-        .frontend()
-        .put_job(plain_job())
-        .await
-        .unwrap();
-    let good = || proto::NewTask::from(plain_submit());
-    let long = "x".repeat(257);
-    let extras = |extras| proto::NewTask {
-        extras: Some(extras),
-        ..good()
-    };
-    let mut large = good();
-    large.payload = vec![0; limits().payload_bytes_max + 1].into();
-    let mut heavy = good();
-    heavy.weight = Some(0);
-    let mut early = good();
-    early.run_at_ms = Some(-1);
-    let mut anonymous = good();
-    anonymous.id = None;
-    let wrong = [
-        (large, "payload"),
-        (heavy, "weight"),
-        (early, "run_at_ms"),
-        (
-            extras(proto::Extras {
-                tags: vec![String::new(); 17],
-                ..Default::default()
-            }),
-            "extras.tags",
-        ),
-        (
-            extras(proto::Extras {
-                key: Some(long),
-                ..Default::default()
-            }),
-            "extras.key",
-        ),
-        (
-            extras(proto::Extras {
-                details_json: Some("3".into()),
-                ..Default::default()
-            }),
-            "extras.details_json",
-        ),
-        (
-            extras(proto::Extras {
-                overrides: Some(proto::Overrides {
-                    heartbeat_timeout_ms: Some(99),
-                    ..Default::default()
-                }),
-                ..Default::default()
-            }),
-            "extras.overrides",
-        ),
-    ];
-    let fields: Vec<_> = wrong.iter().map(|(_, field)| Some(*field)).collect();
-    let mut tasks: Vec<_> = wrong.into_iter().map(|(task, _)| task).collect();
-    tasks.push(anonymous);
-    let answer = client.submit(proto::SubmitRequest { tasks }).await;
-    let mut results = answer.unwrap().into_inner().results;
-    let last = results.pop().unwrap().result.unwrap();
-    assert!(matches!(last, proto::submit_result::Result::Submitted(_)));
-    let field = |result: &proto::SubmitResult| match result.result.clone().unwrap() {
-        proto::submit_result::Result::Error(error) => {
-            ApiError::from(error).field().map(str::to_owned)
-        }
-        proto::submit_result::Result::Submitted(_) => None,
-    };
-    let told: Vec<_> = results.iter().map(field).collect();
-    assert_eq!(
-        told.iter().map(Option::as_deref).collect::<Vec<_>>(),
-        fields
-    );
-
-    // The adapter says the same, and the limit by its number.
-    let large = NewTask {
-        payload: vec![0; limits().payload_bytes_max + 1].into(),
-        ..plain_submit()
-    };
-    let answer = server.remote().frontend().submit(vec![large]).await;
-    let error = answer[0].as_ref().unwrap_err();
-    assert_eq!(error.field(), Some("payload"));
-    assert!(error.message().contains("262144"), "{error}");
-}
-
-#[tokio::test]
 async fn reports_with_unknown_values_are_refused_alone() {
-    let controller = Controller::default();
+    let controller = FakeController::default();
     let services = Services {
         work: Some(Arc::new(controller.clone())),
         ..Services::default()
     };
     let server = TestServer::start(services).await;
-    let mut client = proto::work_client::WorkClient::new(server.channel());
+    let mut client = proto::controller_client::ControllerClient::new(server.channel());
     let good = proto::Report::from(reports().remove(0));
     let unknown_class = proto::report::Action::Finish(proto::Finish {
         started_at_ms: None,
@@ -239,11 +144,11 @@ async fn reports_with_unknown_values_are_refused_alone() {
     let results = answer.unwrap().into_inner().results.into_iter();
     let field = |result: proto::ReportResult| match result.result.unwrap() {
         proto::report_result::Result::Error(error) => error.field,
-        proto::report_result::Result::Reported(_) => None,
+        proto::report_result::Result::Ack(_) => None,
     };
     let fields: Vec<_> = results.map(field).collect();
     let fields: Vec<_> = fields.iter().map(Option::as_deref).collect();
-    let expected = [Some("retriable.class"), None, Some("action"), Some("write")];
+    let expected = [Some("class"), None, Some("action"), Some("write")];
     assert_eq!(fields, expected);
     assert_eq!(controller.reported(1).await.len(), 1);
 }

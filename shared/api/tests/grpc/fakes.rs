@@ -1,4 +1,4 @@
-//! Services that note what they are asked and answer what they are told.
+//! Services that record their calls and return prepared answers.
 
 use std::{
     any::Any,
@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    Alive, ApiError, Assignment, Frontend, NextWork, Registration, Report, Reported, ServedJob,
-    Status, Submitted, Work,
+    ApiError, Assignment, Call, Controller, Frontend, JobPut, PollRequest, Registered,
+    Registration, Report, ReportAck, ServedJob, StatusController, Submitted,
 };
 use dueline_domain::{
     Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId, TaskRef, WorkerId,
@@ -56,40 +56,47 @@ pub(crate) struct Scripted(pub(crate) Arc<Script>);
 
 #[async_trait]
 impl Frontend for Scripted {
-    async fn put_job(&self, job: Job) -> Result<Arc<Job>, ApiError> {
-        self.0.call("put_job", (job,))
+    async fn put_job(&self, _: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
+        self.0.call("put_job", (put,))
     }
-    async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError> {
+    async fn job(&self, _: &Call, name: &JobName) -> Result<Arc<Job>, ApiError> {
         self.0.call("job", (name,))
     }
-    async fn jobs(&self) -> Result<Vec<Arc<Job>>, ApiError> {
+    async fn jobs(&self, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
         self.0.call("jobs", ())
     }
-    async fn pause_job(&self, name: &JobName, paused: bool) -> Result<Arc<Job>, ApiError> {
+    async fn pause_job(
+        &self,
+        _: &Call,
+        name: &JobName,
+        paused: bool,
+    ) -> Result<Arc<Job>, ApiError> {
         self.0.call("pause_job", (name, paused))
     }
-    async fn delete_job(&self, name: &JobName) -> Result<(), ApiError> {
+    async fn delete_job(&self, _: &Call, name: &JobName) -> Result<(), ApiError> {
         self.0.call("delete_job", (name,))
     }
-    async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError> {
+    async fn job_stats(&self, _: &Call, name: &JobName) -> Result<JobStats, ApiError> {
         self.0.call("job_stats", (name,))
     }
-    async fn submit(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+    async fn submit(&self, _: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
         self.0.call("submit", (tasks,))
     }
     async fn task(
         &self,
+        _: &Call,
         job: &JobName,
         id: &TaskId,
         wait: Option<Duration>,
     ) -> Result<Task, ApiError> {
         self.0.call("task", (job, id, wait))
     }
-    async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError> {
+    async fn tasks(&self, _: &Call, query: ListQuery) -> Result<Page, ApiError> {
         self.0.call("tasks", (query,))
     }
     async fn cancel(
         &self,
+        _: &Call,
         job: &JobName,
         id: &TaskId,
         running: RunningCancel,
@@ -99,22 +106,23 @@ impl Frontend for Scripted {
     }
     async fn modify(
         &self,
+        _: &Call,
         job: &JobName,
         id: &TaskId,
         change: Modification,
     ) -> Result<Task, ApiError> {
         self.0.call("modify", (job, id, change))
     }
-    async fn redrive(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
+    async fn redrive(&self, _: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
         self.0.call("redrive", (job, id))
     }
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, ApiError> {
+    async fn workers(&self, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
         self.0.call("workers", ())
     }
 }
 
 #[async_trait]
-impl Status for Scripted {
+impl StatusController for Scripted {
     async fn claim(
         &self,
         worker: &WorkerId,
@@ -123,13 +131,13 @@ impl Status for Scripted {
     ) -> Vec<Result<Assignment, ApiError>> {
         self.0.call("claim", (worker, messages, start))
     }
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         self.0.call("report", (reports,))
     }
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         self.0.call("alive", (worker,))
     }
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         self.0.call("leave", (worker,))
     }
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
@@ -138,17 +146,17 @@ impl Status for Scripted {
 }
 
 #[async_trait]
-impl Work for Scripted {
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+impl Controller for Scripted {
+    async fn poll(&self, ask: PollRequest) -> Result<Vec<Assignment>, ApiError> {
         self.0.call("next", (ask,))
     }
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         self.0.call("report", (reports,))
     }
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         self.0.call("alive", (worker,))
     }
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         self.0.call("leave", (worker,))
     }
 }
@@ -161,7 +169,7 @@ impl TaskQueue for Scripted {
         self.0.call("ensure", (job,))
     }
     async fn remove(&self, _: &JobName) -> Result<(), QueueError> {
-        panic!("nobody removes queues from another host")
+        panic!("queues are not removed from another host")
     }
     async fn send(&self, messages: Vec<TaskRef>) -> Vec<Result<(), QueueError>> {
         self.0.call("send", (messages,))

@@ -1,11 +1,14 @@
 //! Every verb of the frontend, both ways.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use dueline_api::{
-    ApiError, Frontend as _, Submitted,
-    grpc::{FrontendClient, Services, proto},
+    ApiError, Call, Frontend as _, JobPut, Submitted,
+    grpc::{FrontendClient, Remote, Services, proto},
 };
 use dueline_domain::{
     Job, Modification, Policy, Priority, RunningCancel, StateKind, Task, Timestamp, Weight,
@@ -40,16 +43,24 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
         let good: Result<Arc<Job>, ApiError> = Ok(stored.clone());
 
         script.answers(good.clone());
-        assert_eq!(client.put_job(job.clone()).await, good);
+        assert_eq!(
+            client.put_job(&Call::default(), job.clone().into()).await,
+            good
+        );
         script.answers(good.clone());
-        assert_eq!(client.job(&job.name).await, good);
+        assert_eq!(client.job(&Call::default(), &job.name).await, good);
         script.answers(good.clone());
-        assert_eq!(client.pause_job(&job.name, job.paused).await, good);
+        assert_eq!(
+            client
+                .pause_job(&Call::default(), &job.name, job.paused)
+                .await,
+            good
+        );
         script.answers(Ok::<(), ApiError>(()));
-        assert_eq!(client.delete_job(&job.name).await, Ok(()));
+        assert_eq!(client.delete_job(&Call::default(), &job.name).await, Ok(()));
 
         let calls = [
-            said("put_job", (&job,)),
+            said("put_job", (JobPut::from(job.clone()),)),
             said("job", (&job.name,)),
             said("pause_job", (&job.name, job.paused)),
             said("delete_job", (&job.name,)),
@@ -58,9 +69,9 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
     }
     let all: Result<_, ApiError> = Ok(vec![Arc::new(plain_job()), Arc::new(rich_job())]);
     script.answers(all.clone());
-    assert_eq!(client.jobs().await, all);
+    assert_eq!(client.jobs(&Call::default()).await, all);
     script.answers(Ok::<_, ApiError>(Vec::<Arc<Job>>::new()));
-    assert_eq!(client.jobs().await, Ok(Vec::new()));
+    assert_eq!(client.jobs(&Call::default()).await, Ok(Vec::new()));
 }
 
 #[tokio::test]
@@ -121,7 +132,10 @@ async fn numbers_about_a_job_arrive() {
     };
     for stats in [JobStats::default(), full] {
         script.answers(Ok::<_, ApiError>(stats.clone()));
-        assert_eq!(client.job_stats(&name("a")).await, Ok(stats));
+        assert_eq!(
+            client.job_stats(&Call::default(), &name("a")).await,
+            Ok(stats)
+        );
     }
 }
 
@@ -139,9 +153,12 @@ async fn f_005_submits_arrive_byte_for_byte_and_each_has_its_answer() {
     let error = errors().pop().unwrap();
     let answers = vec![Ok(submitted(true)), Err(error), Ok(submitted(false))];
     script.answers(answers.clone());
-    assert_eq!(client.submit(tasks.clone()).await, answers);
+    assert_eq!(
+        client.submit(&Call::default(), tasks.clone()).await,
+        answers
+    );
     assert_eq!(script.calls(), [said("submit", (tasks,))]);
-    assert_eq!(client.submit(Vec::new()).await, []);
+    assert_eq!(client.submit(&Call::default(), Vec::new()).await, []);
 }
 
 #[tokio::test]
@@ -152,7 +169,9 @@ async fn f_021_one_read_returns_everything_known_about_a_task() {
     let waits = [None, Some(Duration::ZERO), Some(MS * 30_000)];
     for (task, wait) in all.iter().zip(waits.iter().cycle()) {
         script.answers(Ok::<_, ApiError>(task.clone()));
-        let read = client.task(&task.job, &task.id, *wait).await;
+        let read = client
+            .task(&Call::default(), &task.job, &task.id, *wait)
+            .await;
         assert_eq!(read.as_ref(), Ok(task));
         let call = said("task", (&task.job, &task.id, wait));
         assert_eq!(script.calls(), [call]);
@@ -181,7 +200,10 @@ async fn lists_arrive_with_their_filters_and_cursors() {
     let cases = [(full, some), (ListQuery::of(name("b")), Page::default())];
     for (query, page) in cases {
         script.answers(Ok::<_, ApiError>(page.clone()));
-        assert_eq!(client.tasks(query.clone()).await, Ok(page));
+        assert_eq!(
+            client.tasks(&Call::default(), query.clone()).await,
+            Ok(page)
+        );
         assert_eq!(script.calls(), [said("tasks", (query,))]);
     }
 }
@@ -201,7 +223,9 @@ async fn changes_of_tasks_arrive() {
     let modes = [RunningCancel::Refuse, RunningCancel::Request];
     for (reason, running) in reasons.into_iter().zip(modes.into_iter().cycle()) {
         script.answers(good.clone());
-        let answer = client.cancel(&job, &id, running, reason.clone()).await;
+        let answer = client
+            .cancel(&Call::default(), &job, &id, running, reason.clone())
+            .await;
         assert_eq!(answer, good);
         assert_eq!(
             script.calls(),
@@ -218,13 +242,18 @@ async fn changes_of_tasks_arrive() {
         payload: Some(largest()),
         ..Modification::default()
     };
-    for change in [Modification::default(), full, large] {
+    for change in [full, large] {
         script.answers(good.clone());
-        assert_eq!(client.modify(&job, &id, change.clone()).await, good);
+        assert_eq!(
+            client
+                .modify(&Call::default(), &job, &id, change.clone())
+                .await,
+            good
+        );
         assert_eq!(script.calls(), [said("modify", (&job, &id, change))]);
     }
     script.answers(good.clone());
-    assert_eq!(client.redrive(&job, &id).await, good);
+    assert_eq!(client.redrive(&Call::default(), &job, &id).await, good);
     assert_eq!(script.calls(), [said("redrive", (&job, &id))]);
 }
 
@@ -252,7 +281,7 @@ async fn workers_arrive() {
     };
     let workers: Result<_, ApiError> = Ok(vec![bare, full]);
     script.answers(workers.clone());
-    assert_eq!(client.workers().await, workers);
+    assert_eq!(client.workers(&Call::default()).await, workers);
 }
 
 #[tokio::test]
@@ -260,12 +289,65 @@ async fn every_error_arrives_with_all_its_fields() {
     let (_server, script, client) = start().await;
     for error in errors() {
         script.answers(Err::<Arc<Job>, _>(error.clone()));
-        assert_eq!(client.job(&name("a")).await, Err(error.clone()));
+        assert_eq!(
+            client.job(&Call::default(), &name("a")).await,
+            Err(error.clone())
+        );
         script.answers(Err::<Task, _>(error.clone()));
-        let answer = client.redrive(&name("a"), &id(1)).await;
+        let answer = client.redrive(&Call::default(), &name("a"), &id(1)).await;
         assert_eq!(answer, Err(error.clone()));
         let answers: Vec<Result<Submitted, _>> = vec![Err(error)];
         script.answers(answers.clone());
-        assert_eq!(client.submit(vec![plain_submit()]).await, answers);
+        assert_eq!(
+            client.submit(&Call::default(), vec![plain_submit()]).await,
+            answers
+        );
+    }
+}
+
+#[tokio::test]
+async fn f_012_the_context_of_a_call_travels_as_metadata() {
+    let group = dueline_runtime::TaskGroup::new();
+    let (server, client) = {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let record = seen.clone();
+        let router =
+            axum::Router::new().fallback(move |request: http::Request<axum::body::Body>| {
+                record.lock().unwrap().push(request.headers().clone());
+                async {
+                    tonic::Status::unavailable("only a recorder").into_http::<axum::body::Body>()
+                }
+            });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap());
+        group.spawn_infallible("recorder", async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        (seen, Remote::new(&uri).unwrap().frontend())
+    };
+    let call = Call {
+        principal: Some("ann".into()),
+        deadline: Some(tokio::time::Instant::now() + Duration::from_secs(5)),
+        trace: Some("00-abc-def-01".into()),
+        request_id: Some("r-7".into()),
+    };
+    client.jobs(&call).await.unwrap_err();
+    client.jobs(&Call::default()).await.unwrap_err();
+    let headers = server.lock().unwrap();
+    let value = |index: usize, name: &str| {
+        let value = headers[index].get(name)?;
+        value.to_str().ok().map(str::to_owned)
+    };
+    assert_eq!(value(0, Call::PRINCIPAL).as_deref(), Some("ann"));
+    assert_eq!(value(0, Call::TRACE).as_deref(), Some("00-abc-def-01"));
+    assert_eq!(value(0, Call::REQUEST_ID).as_deref(), Some("r-7"));
+    assert!(value(0, "grpc-timeout").is_some());
+    for name in [
+        Call::PRINCIPAL,
+        Call::TRACE,
+        Call::REQUEST_ID,
+        "grpc-timeout",
+    ] {
+        assert_eq!(value(1, name), None, "{name}");
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that do not come, and what the caller is told.
+//! Answers that do not come, and the errors of their callers.
 
 use std::{
     net::TcpListener,
@@ -8,17 +8,17 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    Alive, ApiError, Assignment, ErrorKind, Frontend as _, Registration, Report, Reported,
-    ServedJob, Status, Work as _,
+    ApiError, Assignment, Call, Controller as _, ErrorKind, Frontend as _, Registered,
+    Registration, Report, ReportAck, ServedJob, StatusController,
     grpc::{Remote, RemoteOptions, Services, routes},
 };
 use dueline_domain::{TaskRef, WorkerId};
+use dueline_runtime::{SystemClock, SystemRng};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    controller::Controller,
+    controller::FakeController,
     fakes::Scripted,
-    memory::MemoryFrontend,
     server::{TestServer, soon},
     values::{MS, name, plain_job, plain_submit, task_ref, worker},
     work::ask,
@@ -30,9 +30,11 @@ async fn a_server_that_was_never_there_is_unavailable_for_reads_and_writes() {
     let uri = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let client = Remote::new(&uri).unwrap().frontend();
-    let read = soon(client.job(&name("a"))).await.unwrap_err();
+    let read = soon(client.job(&Call::default(), &name("a")))
+        .await
+        .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);
-    let written = soon(client.submit(vec![plain_submit(); 2])).await;
+    let written = soon(client.submit(&Call::default(), vec![plain_submit(); 2])).await;
     assert_eq!(written.len(), 2);
     for answer in written {
         let error = answer.unwrap_err();
@@ -43,9 +45,10 @@ async fn a_server_that_was_never_there_is_unavailable_for_reads_and_writes() {
 
 #[tokio::test]
 async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back() {
-    let controller = Controller::default();
+    let controller = FakeController::default();
+    let frontend = Scripted::default();
     let services = || Services {
-        frontend: Some(Arc::new(MemoryFrontend::default())),
+        frontend: Some(Arc::new(frontend.clone())),
         work: Some(Arc::new(controller.clone())),
         ..Services::default()
     };
@@ -56,19 +59,28 @@ async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back(
         controller.asked(1).await;
         server.kill();
     };
-    let polled = poll.next(ask(Duration::from_secs(3_000)));
+    let polled = poll.poll(ask(Duration::from_secs(3_000)));
     let (polled, ()) = soon(async { tokio::join!(polled, kill) }).await;
     assert_eq!(polled.unwrap_err().kind(), ErrorKind::Unavailable);
 
     let client = remote.frontend();
-    let read = soon(client.job(&name("a"))).await.unwrap_err();
+    let read = soon(client.job(&Call::default(), &name("a")))
+        .await
+        .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);
     assert!(read.is_retryable());
-    let written = soon(client.put_job(plain_job())).await.unwrap_err();
+    let written = soon(client.put_job(&Call::default(), plain_job().into()))
+        .await
+        .unwrap_err();
     assert_eq!(written.kind(), ErrorKind::Unavailable, "{written}");
 
     let _server = TestServer::start_at(services(), address).await;
-    assert!(soon(client.put_job(plain_job())).await.is_ok());
+    frontend.0.answers(Ok::<_, ApiError>(Arc::new(plain_job())));
+    assert!(
+        soon(client.put_job(&Call::default(), plain_job().into()))
+            .await
+            .is_ok()
+    );
 }
 
 /// A server that takes connections and calls and says nothing more.
@@ -85,9 +97,13 @@ fn mute() -> (TcpListener, Remote) {
 #[tokio::test]
 async fn an_answer_that_does_not_come_leaves_the_outcome_unknown() {
     let (_listener, remote) = mute();
-    let error = soon(remote.frontend().put_job(plain_job()))
-        .await
-        .unwrap_err();
+    let error = soon(
+        remote
+            .frontend()
+            .put_job(&Call::default(), plain_job().into()),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(
         (error.kind(), error.reason()),
         (ErrorKind::Deadline, "no_answer")
@@ -95,7 +111,7 @@ async fn an_answer_that_does_not_come_leaves_the_outcome_unknown() {
     assert!(error.is_retryable());
     // The time that a call asks the server to wait comes on top.
     let asked_at = Instant::now();
-    let polled = soon(remote.work().next(ask(MS * 100))).await;
+    let polled = soon(remote.work().poll(ask(MS * 100))).await;
     assert_eq!(polled.unwrap_err().kind(), ErrorKind::Deadline);
     assert!(asked_at.elapsed() >= MS * 150);
 }
@@ -156,7 +172,7 @@ async fn of_several_status_controllers_one_that_is_there_serves() {
 struct Stuck(Mutex<Option<oneshot::Sender<()>>>);
 
 #[async_trait]
-impl Status for Stuck {
+impl StatusController for Stuck {
     async fn claim(
         &self,
         _: &WorkerId,
@@ -168,13 +184,13 @@ impl Status for Stuck {
         }
         std::future::pending().await
     }
-    async fn report(&self, _: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, _: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         std::future::pending().await
     }
-    async fn alive(&self, _: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, _: Registration) -> Result<Registered, ApiError> {
         std::future::pending().await
     }
-    async fn leave(&self, _: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, _: &WorkerId) -> Result<(), ApiError> {
         std::future::pending().await
     }
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
@@ -184,19 +200,25 @@ impl Status for Stuck {
 
 #[tokio::test]
 async fn one_port_serves_another_router_and_says_what_it_does_not_offer() {
+    let frontend = Scripted::default();
+    frontend.0.answers(Ok::<_, ApiError>(Arc::new(plain_job())));
     let services = Services {
-        frontend: Some(Arc::new(MemoryFrontend::default())),
+        frontend: Some(Arc::new(frontend)),
         ..Services::default()
     };
     let rest = axum::Router::new()
         .route("/healthz", axum::routing::get(async || "ok"))
         .fallback(async || (http::StatusCode::NOT_FOUND, "no such page"));
-    let router = rest.merge(routes(services).into_axum_router());
+    let router =
+        rest.merge(routes(services, Arc::new(SystemClock), Arc::new(SystemRng)).into_axum_router());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let use_it = async {
         let remote = Remote::new(&uri).unwrap();
-        let stored = remote.frontend().put_job(plain_job()).await;
+        let stored = remote
+            .frontend()
+            .put_job(&Call::default(), plain_job().into())
+            .await;
         assert_eq!(stored.unwrap().name, name("a"));
         let error = remote.status().jobs().await.unwrap_err();
         assert_eq!(error.reason(), "not_offered");

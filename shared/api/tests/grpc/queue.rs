@@ -137,6 +137,6 @@ async fn queues_are_neither_removed_nor_refilled_from_another_host() {
     let (_server, script, client) = start().await;
     let refused = client.remove(&name("b")).await;
     assert!(matches!(refused, Err(QueueError::Invalid(_))));
-    assert!(client.starving().now_or_never().is_none());
+    assert!(client.refill_demand().now_or_never().is_none());
     assert_eq!(script.calls(), [""; 0]);
 }

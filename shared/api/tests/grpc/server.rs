@@ -8,6 +8,7 @@ use std::{
 };
 
 use dueline_api::grpc::{Remote, Services, proto, routes};
+use dueline_runtime::{SystemClock, SystemRng};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
@@ -44,7 +45,7 @@ impl TestServer {
             let listener = TcpListener::bind(address).await.unwrap();
             ready.send(listener.local_addr().unwrap()).unwrap();
             Server::builder()
-                .add_routes(routes(services))
+                .add_routes(routes(services, Arc::new(SystemClock), Arc::new(SystemRng)))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await
                 .unwrap();
@@ -66,7 +67,7 @@ impl TestServer {
         Remote::new(&self.uri()).unwrap()
     }
 
-    /// A connection for the generated clients, which say whatever they are told to.
+    /// A connection for the generated clients, which can send any request.
     pub(crate) fn channel(&self) -> Channel {
         Endpoint::from_shared(self.uri()).unwrap().connect_lazy()
     }

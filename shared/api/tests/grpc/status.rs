@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_api::{
-    Action, Alive, ApiError, Assignment, Registration, Report, Reported, ServedJob, Status as _,
-    grpc::{Services, StatusClient},
+    Action, ApiError, Assignment, Registered, Registration, Report, ReportAck, ServedJob,
+    StatusController as _,
+    grpc::{Services, StatusControllerClient},
 };
 use dueline_domain::{Outcome, RetryClass, StateKind, Timestamp, Token, WriteId};
 
@@ -15,7 +16,7 @@ use crate::{
     values::{MS, errors, id, largest, name, plain_assignment, rich_assignment, task_ref, worker},
 };
 
-async fn start() -> (TestServer, Arc<Script>, StatusClient) {
+async fn start() -> (TestServer, Arc<Script>, StatusControllerClient) {
     let fake = Scripted::default();
     let services = Services {
         status: Some(Arc::new(fake.clone())),
@@ -50,7 +51,7 @@ pub(crate) fn reports() -> Vec<Report> {
     let mut actions = vec![
         Action::Start,
         Action::Heartbeat,
-        Action::Extend { by: Duration::ZERO },
+        Action::Extend { by: MS },
         Action::Checkpoint {
             payload: Bytes::new(),
         },
@@ -74,19 +75,21 @@ pub(crate) fn reports() -> Vec<Report> {
         token: Token::from_random(u64::MAX),
         write: WriteId::from_random(u64::from(number)),
         action,
+        trace: (number % 2 == 0)
+            .then(|| "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),
     };
     actions.into_iter().zip(1..).map(report).collect()
 }
 
 /// Answers to as many reports, some of them errors.
-pub(crate) fn reported(len: usize) -> Vec<Result<Reported, ApiError>> {
-    let mut answers: Vec<Result<Reported, ApiError>> = errors().into_iter().map(Err).collect();
-    answers.push(Ok(Reported {
+pub(crate) fn reported(len: usize) -> Vec<Result<ReportAck, ApiError>> {
+    let mut answers: Vec<Result<ReportAck, ApiError>> = errors().into_iter().map(Err).collect();
+    answers.push(Ok(ReportAck {
         state: StateKind::Processing,
         cancel_requested: true,
         lease: Some(Duration::ZERO),
     }));
-    answers.push(Ok(Reported {
+    answers.push(Ok(ReportAck {
         state: StateKind::Succeeded,
         cancel_requested: false,
         lease: None,
@@ -156,16 +159,19 @@ async fn signs_of_life_and_farewells_arrive() {
         ..bare.clone()
     };
     for (registration, claims_start) in [(bare, false), (full, true)] {
-        let alive = Alive {
+        let alive = Registered {
             interval: MS * 777,
             claims_start,
         };
         script.answers(Ok::<_, ApiError>(alive));
-        assert_eq!(client.alive(registration.clone()).await, Ok(alive));
+        assert_eq!(
+            client.register_worker(registration.clone()).await,
+            Ok(alive)
+        );
         assert_eq!(script.calls(), [said("alive", (registration,))]);
     }
     for error in errors() {
-        script.answers(Err::<Alive, _>(error.clone()));
+        script.answers(Err::<Registered, _>(error.clone()));
         let registration = Registration {
             worker: worker(),
             jobs: Vec::new(),
@@ -173,11 +179,11 @@ async fn signs_of_life_and_farewells_arrive() {
             concurrency: 1,
             embedded: false,
         };
-        assert_eq!(client.alive(registration).await, Err(error));
+        assert_eq!(client.register_worker(registration).await, Err(error));
     }
     script.calls();
     script.answers(Ok::<(), ApiError>(()));
-    assert_eq!(client.leave(&worker()).await, Ok(()));
+    assert_eq!(client.deregister_worker(&worker()).await, Ok(()));
     assert_eq!(script.calls(), [said("leave", (worker(),))]);
 }
 

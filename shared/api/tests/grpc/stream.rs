@@ -11,13 +11,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Channel};
 
 use crate::{
-    controller::Controller,
+    controller::FakeController,
     server::{TestServer, soon},
     values::{plain_assignment, worker},
     work::ask,
 };
 
-/// A client that says what it is told to say.
+/// A client that sends prepared messages.
 struct Client {
     say: mpsc::Sender<proto::StreamRequest>,
     hear: Streaming<proto::StreamResponse>,
@@ -25,8 +25,8 @@ struct Client {
 
 impl Client {
     async fn connect(server: &TestServer, first: proto::StreamRequest) -> Self {
-        let mut client: proto::work_client::WorkClient<Channel> =
-            proto::work_client::WorkClient::new(server.channel());
+        let mut client: proto::controller_client::ControllerClient<Channel> =
+            proto::controller_client::ControllerClient::new(server.channel());
         let (say, said) = mpsc::channel(16);
         say.send(first).await.unwrap();
         let answer = soon(client.stream(ReceiverStream::new(said))).await;
@@ -58,8 +58,8 @@ impl Client {
     }
 }
 
-async fn start() -> (TestServer, Controller) {
-    let controller = Controller::default();
+async fn start() -> (TestServer, FakeController) {
+    let controller = FakeController::default();
     let services = Services {
         work: Some(Arc::new(controller.clone())),
         ..Services::default()
@@ -68,17 +68,20 @@ async fn start() -> (TestServer, Controller) {
 }
 
 fn room(tasks: u32, weight: u32) -> proto::StreamRequest {
-    let mut next = proto::NextWork::from(ask(Duration::ZERO));
+    let mut next = proto::PollRequest::from(ask(Duration::ZERO));
     (next.tasks_max, next.weight_max) = (tasks, weight);
     proto::StreamRequest {
-        next: Some(next),
+        poll: Some(next),
         received: 0,
     }
 }
 
 const fn confirm(received: u64) -> proto::StreamRequest {
     let next = None;
-    proto::StreamRequest { next, received }
+    proto::StreamRequest {
+        poll: next,
+        received,
+    }
 }
 
 fn tasks(numbers: std::ops::Range<u8>) -> Vec<String> {
@@ -198,7 +201,7 @@ async fn streams_end_when_the_controller_stops() {
 async fn streams_that_make_no_sense_are_ended_with_the_field() {
     let (server, controller) = start().await;
     let mut stranger = room(1, 1);
-    stranger.next.as_mut().unwrap().worker = "another@1".into();
+    stranger.poll.as_mut().unwrap().worker = "another@1".into();
     let cases = [
         (confirm(0), None, "next"),
         (confirm(1), None, "received"),

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_api::{ApiError, Assignment, ErrorKind};
 use dueline_domain::{
-    Backoff, Extras, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy, Priority,
-    Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task, TaskId, TaskRef, Timestamp,
-    Token, Weight, WorkerId, WriteId, limits,
+    Backoff, Due, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy, Priority,
+    Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task, TaskId, TaskOptions, TaskRef,
+    Timestamp, Token, Weight, WorkerId, WriteId, limits,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ pub(crate) fn errors() -> Vec<ApiError> {
 
 pub(crate) fn backoff(initial_ms: u32) -> Backoff {
     let initial = MS * initial_ms;
-    Backoff::new(initial, 1.1, 0.3, Duration::from_millis(u64::MAX)).unwrap()
+    Backoff::new(initial, 1.1, 0.3, Policy::TIMEOUT_MAX).unwrap()
 }
 
 pub(crate) fn plain_job() -> Job {
@@ -98,6 +98,7 @@ pub(crate) fn rich_job() -> Job {
             run_timeout: Some(MS * 15),
             losses_max: 0,
             retention: Some(Duration::ZERO),
+            sink: dueline_domain::Sink::parse("https://a.example/x").ok(),
         },
         quota: Quota {
             rate_per_s: Some(0.1),
@@ -110,11 +111,11 @@ pub(crate) fn rich_job() -> Job {
     }
 }
 
-pub(crate) fn extras() -> Extras {
-    Extras {
-        name: Some(Arc::from("")),
+pub(crate) fn options() -> TaskOptions {
+    TaskOptions {
+        name: Some(Arc::from(" ü ")),
         details: Some(Arc::from(r#"{"for": "people"}"#)),
-        tags: vec![Arc::from("a"), Arc::from(""), Arc::from("a")],
+        tags: vec![Arc::from("a"), Arc::from(" b")],
         key: Some(Arc::from("k".repeat(256))),
         created_by: Some(Arc::from("ann")),
         content_type: Some(Arc::from("application/json")),
@@ -138,17 +139,17 @@ pub(crate) fn rich_submit() -> NewTask {
         id: id(255),
         id_is_given: true,
         job: name("b"),
-        run_at: Some(Timestamp::MAX),
+        due: Due::At(Timestamp::MAX),
         priority: Priority::new(Priority::MIN.into()).unwrap(),
         weight: Weight::new(Weight::MAX.into()).unwrap(),
         payload: largest(),
-        extras: Some(Box::new(extras())),
+        options: Some(Box::new(options())),
     }
 }
 
 /// A task of each state.
 pub(crate) fn tasks() -> Vec<Task> {
-    let token = Token::from_random(u64::MAX);
+    let token = Token::HIDDEN;
     let lease = |deadline_at| Lease {
         worker: worker(),
         claimed_at: at(5),
@@ -211,7 +212,9 @@ fn rich_task(state: State) -> Task {
 /// A task as it was submitted.
 pub(crate) fn bare_task(submit: NewTask) -> Task {
     let (token, write) = (Token::from_random(1), WriteId::from_random(2));
-    submit.into_task(&Policy::default(), at(1), token, write, true)
+    submit
+        .into_task(&Policy::default(), at(1), token, write, true)
+        .without_secrets()
 }
 
 pub(crate) fn task_ref(number: u8) -> TaskRef {
@@ -256,7 +259,7 @@ pub(crate) fn rich_assignment() -> Assignment {
         attempt: u32::MAX,
         input: largest(),
         content_type: Some(Arc::from("text/plain")),
-        name: Some(Arc::from("")),
+        name: Some(Arc::from(" ü ")),
         weight: Weight::new(Weight::MAX.into()).unwrap(),
         run_at: Timestamp::MAX,
         claimed_at: Timestamp::MAX,

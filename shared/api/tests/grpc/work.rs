@@ -3,19 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_api::{
-    Alive, ApiError, Assignment, NextWork, Registration, Work as _,
-    grpc::{Services, WorkClient},
+    ApiError, Assignment, Controller as _, PollRequest, Registered, Registration,
+    grpc::{ControllerClient, Services},
 };
 
 use crate::{
-    controller::Controller,
+    controller::FakeController,
     fakes::{Script, Scripted, said},
     server::{TestServer, soon},
     status::{reported, reports},
     values::{MS, errors, name, plain_assignment, rich_assignment, worker},
 };
 
-async fn scripted() -> (TestServer, Arc<Script>, WorkClient) {
+async fn scripted() -> (TestServer, Arc<Script>, ControllerClient) {
     let fake = Scripted::default();
     let services = Services {
         work: Some(Arc::new(fake.clone())),
@@ -26,8 +26,8 @@ async fn scripted() -> (TestServer, Arc<Script>, WorkClient) {
     (server, fake.0, client)
 }
 
-async fn with_controller() -> (TestServer, Controller, WorkClient) {
-    let fake = Controller::default();
+async fn with_controller() -> (TestServer, FakeController, ControllerClient) {
+    let fake = FakeController::default();
     let services = Services {
         work: Some(Arc::new(fake.clone())),
         ..Services::default()
@@ -37,8 +37,8 @@ async fn with_controller() -> (TestServer, Controller, WorkClient) {
     (server, fake, client)
 }
 
-pub(crate) fn ask(wait: Duration) -> NextWork {
-    NextWork {
+pub(crate) fn ask(wait: Duration) -> PollRequest {
+    PollRequest {
         worker: worker(),
         jobs: vec![name("a"), name("b")],
         handlers: vec![Arc::from("exec"), Arc::from("http")],
@@ -53,7 +53,7 @@ pub(crate) fn ask(wait: Duration) -> NextWork {
 #[tokio::test]
 async fn asks_for_work_arrive_and_so_does_the_work() {
     let (_server, script, client) = scripted().await;
-    let bare = NextWork {
+    let bare = PollRequest {
         jobs: Vec::new(),
         handlers: Vec::new(),
         tasks_max: 0,
@@ -65,12 +65,12 @@ async fn asks_for_work_arrive_and_so_does_the_work() {
     let some = vec![plain_assignment(3), rich_assignment()];
     for (ask, work) in [(ask(MS * 25_000), some), (bare, Vec::new())] {
         script.answers(Ok::<_, ApiError>(work.clone()));
-        assert_eq!(client.next(ask.clone()).await, Ok(work));
+        assert_eq!(client.poll(ask.clone()).await, Ok(work));
         assert_eq!(script.calls(), [said("next", (ask,))]);
     }
     for error in errors() {
         script.answers(Err::<Vec<Assignment>, _>(error.clone()));
-        assert_eq!(client.next(ask(MS)).await, Err(error));
+        assert_eq!(client.poll(ask(MS)).await, Err(error));
     }
 }
 
@@ -79,13 +79,13 @@ async fn a_hundred_of_the_largest_assignments_fit_into_an_answer() {
     let (_server, script, client) = scripted().await;
     let work: Result<_, ApiError> = Ok(vec![rich_assignment(); 100]);
     script.answers(work.clone());
-    let ask = NextWork {
+    let ask = PollRequest {
         tasks_max: 5_000,
         ..ask(MS)
     };
-    assert_eq!(client.next(ask.clone()).await, work);
+    assert_eq!(client.poll(ask.clone()).await, work);
     // More would not fit, so more are not asked for.
-    let asked = NextWork {
+    let asked = PollRequest {
         tasks_max: 100,
         ..ask
     };
@@ -108,15 +108,18 @@ async fn reports_signs_of_life_and_farewells_arrive() {
         embedded: true,
     };
     script.answers(alive_of(9));
-    assert_eq!(client.alive(registration.clone()).await, alive_of(9));
+    assert_eq!(
+        client.register_worker(registration.clone()).await,
+        alive_of(9)
+    );
     script.answers(Ok::<(), ApiError>(()));
-    assert_eq!(client.leave(&worker()).await, Ok(()));
+    assert_eq!(client.deregister_worker(&worker()).await, Ok(()));
     let calls = [said("alive", (registration,)), said("leave", (worker(),))];
     assert_eq!(script.calls(), calls);
 }
 
-fn alive_of(interval_ms: u32) -> Result<Alive, ApiError> {
-    Ok(Alive {
+fn alive_of(interval_ms: u32) -> Result<Registered, ApiError> {
+    Ok(Registered {
         interval: MS * interval_ms,
         claims_start: true,
     })
@@ -129,7 +132,7 @@ async fn f_134_a_long_poll_returns_when_work_arrives() {
         controller.asked(1).await;
         controller.give([plain_assignment(1)]);
     };
-    let polled = client.next(ask(Duration::from_secs(3_000)));
+    let polled = client.poll(ask(Duration::from_secs(3_000)));
     let (work, ()) = soon(async { tokio::join!(polled, give) }).await;
     assert_eq!(work, Ok(vec![plain_assignment(1)]));
 }
@@ -137,14 +140,14 @@ async fn f_134_a_long_poll_returns_when_work_arrives() {
 #[tokio::test]
 async fn f_134_a_long_poll_without_work_ends_empty_after_its_wait() {
     let (_server, _controller, client) = with_controller().await;
-    assert_eq!(soon(client.next(ask(MS))).await, Ok(Vec::new()));
+    assert_eq!(soon(client.poll(ask(MS))).await, Ok(Vec::new()));
 }
 
 #[tokio::test]
 async fn f_134_a_client_that_vanishes_ends_its_question_on_the_server() {
     let (_server, controller, client) = with_controller().await;
     {
-        let polled = client.next(ask(Duration::from_secs(3_000)));
+        let polled = client.poll(ask(Duration::from_secs(3_000)));
         tokio::select! {
             biased;
             _ = polled => panic!("there was no work"),
@@ -154,6 +157,6 @@ async fn f_134_a_client_that_vanishes_ends_its_question_on_the_server() {
     controller.vanished(1).await;
     // What arrives now is for those who are still there.
     controller.give([plain_assignment(1)]);
-    let work = soon(client.next(ask(Duration::from_secs(3_000)))).await;
+    let work = soon(client.poll(ask(Duration::from_secs(3_000)))).await;
     assert_eq!(work, Ok(vec![plain_assignment(1)]));
 }

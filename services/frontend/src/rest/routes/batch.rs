@@ -10,14 +10,14 @@ use dueline_api::{
     ApiError,
     v1::{self, BatchItem, BatchResult, Problem, TaskSubmit},
 };
+use dueline_domain::NewTask;
 use http::StatusCode;
 
 use super::super::{
     App, Failure,
-    call::{Call, is_nothing, nothing},
+    body::{Body, is_nothing, nothing},
     query::Query,
     reply::json,
-    submit_all::{Submit, is_delayed, submit_all},
     target::OfJob,
 };
 
@@ -46,30 +46,26 @@ pub(super) async fn submit(
     request: Request,
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
-    let call = Call::read_batch(&app, request).await?;
-    if is_nothing(&call.body) {
+    let body = Body::read_batch(&app, request).await?;
+    if is_nothing(&body.bytes) {
         return Err(nothing("no_task").into());
     }
-    let (body, ndjson) = (call.body.clone(), call.ndjson);
-    let items = v1::parse_items(&body, ndjson)?;
+    let items = v1::parse_items(&body.bytes, body.ndjson)?;
     let now = app.clock.now();
-    let context = call.into_context(now);
-    let parse = |item: &[u8]| -> Result<Submit, ApiError> {
+    let parse = |item: &[u8]| -> Result<NewTask, ApiError> {
         if is_nothing(item) {
             return Err(nothing("no_task"));
         }
         let spec: TaskSubmit = v1::parse(item)?;
-        let delayed = is_delayed(&spec);
-        let task = spec.into_task(job.clone(), &context, || app.rng.task_id(now))?;
-        Ok(Submit::new(task, delayed))
+        spec.into_task(job.clone(), || app.rng.task_id(now))
     };
 
-    let mut submits = Vec::with_capacity(items.len());
+    let mut tasks = Vec::with_capacity(items.len());
     let mut results: Vec<Option<BatchItem>> = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         match parse(item) {
-            Ok(submit) => {
-                submits.push(submit);
+            Ok(task) => {
+                tasks.push(task);
                 results.push(None);
             }
             Err(error) => results.push(Some(BatchItem::new(index, Err(error)))),
@@ -78,8 +74,9 @@ pub(super) async fn submit(
             tokio::task::yield_now().await;
         }
     }
-    if !submits.is_empty() {
-        let mut answers = submit_all(&app, submits).await.into_iter();
+    if !tasks.is_empty() {
+        let answers = app.frontend()?.submit(&body.call, tasks).await;
+        let mut answers = answers.into_iter();
         for (index, result) in results.iter_mut().enumerate() {
             if result.is_none() {
                 *result = answers.next().map(|answer| BatchItem::new(index, answer));

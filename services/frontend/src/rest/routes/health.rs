@@ -23,6 +23,10 @@ struct HealthView {
     /// The latest changes of the connection to the store, oldest first; left out where there is none to lose.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     store_connection: Vec<ConnectionView>,
+    /// Problems that do not keep calls from being served, such as a host that cannot run tasks at present; left out where
+    /// there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
 }
 
 /// A change of the connection to the store.
@@ -47,6 +51,7 @@ fn view(app: &App) -> HealthView {
         durability: app.health.durability(),
         version: env!("CARGO_PKG_VERSION"),
         store_connection: app.health.store_connection().iter().map(change).collect(),
+        problems: app.health.problems(),
     }
 }
 

@@ -7,17 +7,17 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, JobPut,
     v1::{JobList, JobSpec, JobView, Problem, StatsView},
 };
 use http::{StatusCode, Uri};
 
 use super::super::{
     App, Failure,
-    call::Call,
+    body::Body,
     query::Query,
     reply::{empty, json},
-    target::OfJob,
+    target::{Context, OfJob},
 };
 
 /// Create or update a job
@@ -39,18 +39,20 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
-    let call = Call::read(&app, request).await?;
-    let mut spec: JobSpec = call.object("no_job")?;
-    let existing = match app.frontend()?.job(&name).await {
-        Ok(job) => Some(job),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+    let body = Body::read(&app, request).await?;
+    let call = &body.call;
+    let spec: JobSpec = body.object("no_job")?;
+    let exists = match app.frontend()?.job(call, &name).await {
+        Ok(_) => true,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
-    let was_paused = existing.as_ref().is_some_and(|job| job.paused);
-    spec.paused = spec.paused.or(Some(was_paused));
-    let job = spec.into_job(name, call.caller(), &app.default_policy)?;
-    let job = app.frontend()?.put_job(job).await?;
-    let status = if existing.is_some() {
+    let put = JobPut {
+        keeps_pause: spec.paused.is_none(),
+        job: spec.into_job(name, &app.default_policy)?,
+    };
+    let job = app.frontend()?.put_job(call, put).await?;
+    let status = if exists {
         StatusCode::OK
     } else {
         StatusCode::CREATED
@@ -69,11 +71,12 @@ pub(super) async fn put(
 )]
 pub(super) async fn get(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.job(&name).await?;
+    let job = app.frontend()?.job(&call, &name).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -90,11 +93,12 @@ pub(super) async fn get(
 )]
 pub(super) async fn delete(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    app.frontend()?.delete_job(&name).await?;
+    app.frontend()?.delete_job(&call, &name).await?;
     Ok(empty())
 }
 
@@ -106,14 +110,18 @@ pub(super) async fn delete(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Failure> {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    uri: Uri,
+) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let jobs = app.frontend()?.jobs().await?;
+    let jobs = app.frontend()?.jobs(&call).await?;
     let jobs: Result<Vec<JobView>, ApiError> = jobs.iter().map(|job| (&**job).try_into()).collect();
     Ok(json(StatusCode::OK, &JobList { jobs: jobs? })?)
 }
 
-/// Pause a job: its tasks wait instead of being handed on
+/// Pause a job: its due tasks wait instead of being enqueued
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs", operation_id = "pause_job",
     params(("job" = String, Path, description = "Name of the job")),
@@ -124,11 +132,12 @@ pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
 )]
 pub(super) async fn pause(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.pause_job(&name, true).await?;
+    let job = app.frontend()?.pause_job(&call, &name, true).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -143,11 +152,12 @@ pub(super) async fn pause(
 )]
 pub(super) async fn resume(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.pause_job(&name, false).await?;
+    let job = app.frontend()?.pause_job(&call, &name, false).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -162,10 +172,11 @@ pub(super) async fn resume(
 )]
 pub(super) async fn stats(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let stats = app.frontend()?.job_stats(&name).await?;
+    let stats = app.frontend()?.job_stats(&call, &name).await?;
     Ok(json(StatusCode::OK, &StatsView::new(name, &stats))?)
 }

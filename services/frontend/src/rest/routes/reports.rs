@@ -14,7 +14,7 @@ use dueline_domain::{Token, WriteId};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
 
-use super::super::{App, Failure, call::Call, query::Query, reply::json, target::OfTask};
+use super::super::{App, Failure, body::Body, query::Query, reply::json, target::OfTask};
 
 /// The name that a report is stored under: made of the name that its sender chose, what it says and the claim it is
 /// about. A store takes a report with the name of the task's latest write for that very write; a sender that uses a
@@ -45,8 +45,8 @@ async fn report<T: DeserializeOwned>(
 ) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
-    let call = Call::read(app, request).await?;
-    let (token, named, action) = read(call.object("no_body")?)?;
+    let body = Body::read(app, request).await?;
+    let (token, named, action) = read(body.object("no_body")?)?;
     let named = named.unwrap_or_else(|| app.rng.write_id());
     let report = Report {
         job,
@@ -54,6 +54,7 @@ async fn report<T: DeserializeOwned>(
         token,
         write: write_of(named, verb, token),
         action,
+        trace: body.call.trace.clone(),
     };
     let answer = work.report(vec![report]).await.pop();
     let reported = answer.unwrap_or_else(|| {
@@ -102,7 +103,7 @@ reports! {
 
     /// Say that a run goes on
     ///
-    /// The answer tells whether a user asked to stop it.
+    /// The answer says whether a user has requested a cancel.
     heartbeat: Owned => |_| Ok(Action::Heartbeat);
 
     /// Store what a later run shall get instead of the payload

@@ -6,15 +6,24 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use dueline_api::v1::{CancelRequest, Problem, TaskChange, TaskView};
+use dueline_api::{
+    Call,
+    v1::{CancelRequest, Problem, TaskChange, TaskView},
+};
 use dueline_domain::Task;
 use http::{StatusCode, Uri};
 
-use super::super::{App, Failure, call::Call, query::Query, reply::json, target::OfTask};
+use super::super::{
+    App, Failure,
+    body::Body,
+    query::Query,
+    reply::json,
+    target::{Context, OfTask},
+};
 
 /// The answer that shows a task.
-async fn show(app: &App, task: &Task) -> Result<Response, Failure> {
-    let job = app.frontend()?.job(&task.job).await?;
+async fn show(app: &App, call: &Call, task: &Task) -> Result<Response, Failure> {
+    let job = app.frontend()?.job(call, &task.job).await?;
     Ok(json(StatusCode::OK, &TaskView::new(task, &job.policy)?)?)
 }
 
@@ -26,7 +35,7 @@ async fn show(app: &App, task: &Task) -> Result<Response, Failure> {
     params(
         ("job" = String, Path, description = "Name of the job"),
         ("id" = String, Path, description = "Id of the task"),
-        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most a minute"),
+        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most an hour"),
     ),
     responses(
         (status = 200, description = "The task", body = TaskView),
@@ -35,15 +44,16 @@ async fn show(app: &App, task: &Task) -> Result<Response, Failure> {
 )]
 pub(super) async fn get(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let wait = Query::of(&uri, &["wait"])?.wait(app.limits.wait_max)?;
-    let task = app.frontend()?.task(&job, &id, wait).await?;
-    show(&app, &task).await
+    let wait = Query::of(&uri, &["wait"])?.wait()?;
+    let task = app.frontend()?.task(&call, &job, &id, wait).await?;
+    show(&app, &call, &task).await
 }
 
-/// Reschedule or modify a task that nobody owns
+/// Reschedule or modify a task that no worker owns
 #[utoipa::path(
     patch, path = "/v1/jobs/{job}/tasks/{id}", tag = "tasks", operation_id = "modify_task",
     params(
@@ -62,11 +72,12 @@ pub(super) async fn modify(
     request: Request,
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
-    let call = Call::read(&app, request).await?;
-    let change: TaskChange = call.object("no_change")?;
+    let body = Body::read(&app, request).await?;
+    let call = &body.call;
+    let change: TaskChange = body.object("no_change")?;
     let change = change.into_modification(app.clock.now())?;
-    let task = app.frontend()?.modify(&job, &id, change).await?;
-    show(&app, &task).await
+    let task = app.frontend()?.modify(call, &job, &id, change).await?;
+    show(&app, call, &task).await
 }
 
 /// Cancel a task
@@ -90,12 +101,16 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
-    let call = Call::read(&app, request).await?;
-    let CancelRequest { running, reason } = call.optional()?;
+    let body = Body::read(&app, request).await?;
+    let call = &body.call;
+    let CancelRequest { running, reason } = body.optional()?;
     let running = running.map(Into::into).unwrap_or_default();
     let reason = reason.map(Arc::from);
-    let task = app.frontend()?.cancel(&job, &id, running, reason).await?;
-    show(&app, &task).await
+    let task = app
+        .frontend()?
+        .cancel(call, &job, &id, running, reason)
+        .await?;
+    show(&app, call, &task).await
 }
 
 /// Put a failed or trashed task back, with a fresh count of tries
@@ -112,10 +127,11 @@ pub(super) async fn cancel(
 )]
 pub(super) async fn redrive(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let task = app.frontend()?.redrive(&job, &id).await?;
-    show(&app, &task).await
+    let task = app.frontend()?.redrive(&call, &job, &id).await?;
+    show(&app, &call, &task).await
 }

@@ -14,11 +14,10 @@ use http::{HeaderValue, StatusCode, Uri, header};
 
 use super::super::{
     App, Failure,
-    call::Call,
+    body::Body,
     query::Query,
     reply::json,
-    submit_all::{Submit, is_delayed, submit_all},
-    target::OfJob,
+    target::{Context, OfJob},
 };
 
 /// Submit a task
@@ -29,7 +28,7 @@ use super::super::{
     post, path = "/v1/jobs/{job}/tasks", tag = "tasks", operation_id = "submit_task",
     params(
         ("job" = String, Path, description = "Name of the job"),
-        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most a minute"),
+        ("wait" = Option<String>, Query, description = "How long to wait for its end, as in `30s`; at most an hour"),
     ),
     request_body = TaskSubmit,
     responses(
@@ -43,15 +42,12 @@ pub(super) async fn submit(
     OfJob(job): OfJob,
     request: Request,
 ) -> Result<Response, Failure> {
-    let wait = Query::of(request.uri(), &["wait"])?.wait(app.limits.wait_max)?;
-    let call = Call::read(&app, request).await?;
-    let spec: TaskSubmit = call.object("no_task")?;
-    let now = app.clock.now();
-    let delayed = is_delayed(&spec);
-    let task = spec.into_task(job, &call.into_context(now), || app.rng.task_id(now))?;
-    let answer = submit_all(&app, vec![Submit::new(task, delayed)])
-        .await
-        .pop();
+    let wait = Query::of(request.uri(), &["wait"])?.wait()?;
+    let body = Body::read(&app, request).await?;
+    let call = &body.call;
+    let spec: TaskSubmit = body.object("no_task")?;
+    let task = spec.into_task(job, || app.rng.task_id(app.clock.now()))?;
+    let answer = app.frontend()?.submit(call, vec![task]).await.pop();
     let submitted = answer.unwrap_or_else(|| {
         let message = "the store gave no answer";
         Err(ApiError::new(ErrorKind::Internal, "no_answer", message))
@@ -66,9 +62,9 @@ pub(super) async fn submit(
     let mut response = if wait.is_some() {
         let task = app
             .frontend()?
-            .task(&submitted.job, &submitted.id, wait)
+            .task(call, &submitted.job, &submitted.id, wait)
             .await?;
-        let job = app.frontend()?.job(&submitted.job).await?;
+        let job = app.frontend()?.job(call, &submitted.job).await?;
         json(status, &TaskView::new(&task, &job.policy)?)?
     } else {
         json(status, &SubmittedView::from(submitted))?
@@ -101,6 +97,7 @@ pub(super) async fn submit(
 )]
 pub(super) async fn list(
     State(app): State<Arc<App>>,
+    Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
@@ -116,9 +113,9 @@ pub(super) async fn list(
         "cursor",
     ];
     let query = Query::of(&uri, &KNOWN)?.list(name.clone())?;
-    let job = app.frontend()?.job(&name).await?;
+    let job = app.frontend()?.job(&call, &name).await?;
     let page = match query {
-        Some(query) => app.frontend()?.tasks(query).await?,
+        Some(query) => app.frontend()?.tasks(&call, query).await?,
         None => Default::default(),
     };
     let tasks: Result<Vec<TaskView>, ApiError> = page

@@ -12,7 +12,7 @@ use dueline_api::{
 };
 use http::StatusCode;
 
-use super::super::{App, Failure, call::Call, query::Query, reply::json};
+use super::super::{App, Failure, body::Body, query::Query, reply::json};
 
 /// Ask for work
 ///
@@ -31,9 +31,16 @@ pub(super) async fn next(
 ) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
-    let call = Call::read(&app, request).await?;
-    let ask: NextWorkRequest = call.object("no_body")?;
-    let assignments = work.next(ask.into_ask(app.limits.wait_max)?).await?;
+    let body = Body::read(&app, request).await?;
+    let ask: NextWorkRequest = body.object("no_body")?;
+    let poll = ask.into_poll()?;
+    if let Some(frontend) = &app.frontend {
+        // A poll for a mistyped name would wait in vain.
+        for job in &poll.jobs {
+            frontend.job(&body.call, job).await?;
+        }
+    }
+    let assignments = work.poll(poll).await?;
     let tasks: Result<Vec<AssignmentView>, ApiError> =
         assignments.into_iter().map(TryInto::try_into).collect();
     Ok(json(StatusCode::OK, &WorkList { tasks: tasks? })?)

@@ -11,10 +11,10 @@ use http::{StatusCode, Uri};
 
 use super::super::{
     App, Failure,
-    call::Call,
+    body::Body,
     query::Query,
     reply::{empty, json},
-    target::OfWorker,
+    target::{Context, OfWorker},
 };
 
 /// Register a worker, or renew it
@@ -32,9 +32,9 @@ pub(super) async fn alive(
 ) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
-    let call = Call::read(&app, request).await?;
-    let registration: WorkerRegistration = call.object("no_body")?;
-    let alive = work.alive(registration.try_into()?).await?;
+    let body = Body::read(&app, request).await?;
+    let registration: WorkerRegistration = body.object("no_body")?;
+    let alive = work.register_worker(registration.try_into()?).await?;
     Ok(json(StatusCode::OK, &AliveView::from(alive))?)
 }
 
@@ -46,14 +46,18 @@ pub(super) async fn alive(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Failure> {
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    uri: Uri,
+) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let workers = app.frontend()?.workers().await?;
+    let workers = app.frontend()?.workers(&call).await?;
     let workers = workers.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &WorkerList { workers })?)
 }
 
-/// Say that a worker is going: what it still owns is handed on at once
+/// Deregister a worker; tasks that it still owns are reclaimed at once
 #[utoipa::path(
     delete, path = "/v1/workers/{id}", tag = "work", operation_id = "remove_worker",
     params(("id" = String, Path, description = "Id of the worker")),
@@ -68,6 +72,6 @@ pub(super) async fn leave(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    app.work()?.leave(&id).await?;
+    app.work()?.deregister_worker(&id).await?;
     Ok(empty())
 }

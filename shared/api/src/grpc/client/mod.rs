@@ -1,21 +1,21 @@
 //! Clients: trait objects whose service is on the other side of a connection.
 //!
-//! They never try again by themselves. Whoever calls knows whether a call may be repeated, and by which write id; the
-//! kind of the error tells whether the lost one may have taken effect.
+//! They never retry. The caller knows whether a call may be repeated, and by which write id; the
+//! kind of the error says whether the lost call may have taken effect.
 
 mod batch;
 mod errors;
 mod frontend;
 mod queue;
 mod remote;
+mod shared_calls;
 mod status;
-mod told;
 mod work;
 
 pub use self::{
     frontend::FrontendClient,
     queue::QueueClient,
     remote::{Remote, RemoteOptions},
-    status::StatusClient,
-    work::WorkClient,
+    status::StatusControllerClient,
+    work::ControllerClient,
 };

@@ -20,9 +20,10 @@ use super::{
 };
 use crate::{
     ApiError,
+    check::WAIT_MAX,
     grpc::{
         convert::{
-            bounds::{WAIT_MAX, count, millis},
+            field::{count, millis},
             queue_error,
         },
         message::MESSAGE_BYTES_MAX,
@@ -30,12 +31,12 @@ use crate::{
     },
 };
 
-/// The visibility timeout until the server has told its own, in milliseconds. Rather too short: whoever goes by it
+/// The visibility timeout until the server has sent its own, in milliseconds. Rather too short: a caller that uses it
 /// only extends more often than needed.
-const VISIBILITY_TIMEOUT_UNTIL_TOLD_MS: u64 = 10_000;
+const VISIBILITY_TIMEOUT_INITIAL_MS: u64 = 10_000;
 
 /// The queues of a server. Removing queues is the server's own business, and so is filling the ones that ran out of
-/// room: [`TaskQueue::remove`] is refused, and [`TaskQueue::starving`] never answers.
+/// room: [`TaskQueue::remove`] is refused, and [`TaskQueue::refill_demand`] never answers.
 #[derive(Clone, Debug)]
 pub struct QueueClient {
     remote: Remote,
@@ -44,10 +45,10 @@ pub struct QueueClient {
 
 impl QueueClient {
     pub(super) fn new(remote: Remote) -> Self {
-        let told = AtomicU64::new(VISIBILITY_TIMEOUT_UNTIL_TOLD_MS);
+        let initial = AtomicU64::new(VISIBILITY_TIMEOUT_INITIAL_MS);
         Self {
             remote,
-            visibility_timeout_ms: Arc::new(told),
+            visibility_timeout_ms: Arc::new(initial),
         }
     }
 

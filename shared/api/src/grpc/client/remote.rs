@@ -8,10 +8,10 @@ use tonic::{
 };
 
 use super::{
-    FrontendClient, QueueClient, StatusClient, WorkClient,
+    ControllerClient, FrontendClient, QueueClient, StatusControllerClient,
     errors::{Effect, call_failed, no_answer},
 };
-use crate::{AnyStatus, ApiError};
+use crate::{ApiError, StatusControllerFailover};
 
 /// Bytes that may be under way of one answer before the reader confirms some. The protocol's default of 64 KiB would
 /// cost a round trip for each quarter of a large payload.
@@ -88,25 +88,25 @@ impl Remote {
     }
 
     /// The server's status controller.
-    pub fn status(&self) -> StatusClient {
-        StatusClient::new(self.clone())
+    pub fn status(&self) -> StatusControllerClient {
+        StatusControllerClient::new(self.clone())
     }
 
-    /// The status controllers of several servers as one: calls go to the first that answers, see [`AnyStatus`].
+    /// The status controllers of several servers as one: calls go to the first that answers, see [`StatusControllerFailover`].
     pub fn status_of<U: AsRef<str>>(
         uris: impl IntoIterator<Item = U>,
-    ) -> Result<AnyStatus, ApiError> {
-        let named = |uri: U| -> Result<(String, Arc<dyn crate::Status>), ApiError> {
+    ) -> Result<StatusControllerFailover, ApiError> {
+        let named = |uri: U| -> Result<(String, Arc<dyn crate::StatusController>), ApiError> {
             let status = Self::new(uri.as_ref())?.status();
             Ok((uri.as_ref().to_owned(), Arc::new(status)))
         };
         let all: Result<Vec<_>, _> = uris.into_iter().map(named).collect();
-        AnyStatus::new(all?)
+        StatusControllerFailover::new(all?)
     }
 
     /// The server's controller.
-    pub fn work(&self) -> WorkClient {
-        WorkClient::new(self.clone())
+    pub fn work(&self) -> ControllerClient {
+        ControllerClient::new(self.clone())
     }
 
     /// The server's queues.

@@ -11,13 +11,13 @@ use super::{
     Remote,
     batch::{answers, missing, value, values},
     errors::Effect::{Reads, Writes},
-    told,
+    shared_calls,
 };
 use crate::{
-    Alive, ApiError, Assignment, Registration, Report, Reported, ServedJob, Status,
+    ApiError, Assignment, Registered, Registration, Report, ReportAck, ServedJob, StatusController,
     grpc::{
         message::{ASSIGNMENTS_MAX, MESSAGE_BYTES_MAX},
-        proto::{self, claim_result, status_client},
+        proto::{self, claim_result, status_controller_client},
     },
 };
 
@@ -26,17 +26,17 @@ const CLAIMS_AT_ONCE: usize = 4;
 
 /// A status controller on another host.
 #[derive(Clone, Debug)]
-pub struct StatusClient {
+pub struct StatusControllerClient {
     remote: Remote,
 }
 
-impl StatusClient {
+impl StatusControllerClient {
     pub(super) const fn new(remote: Remote) -> Self {
         Self { remote }
     }
 
-    fn client(&self) -> status_client::StatusClient<Channel> {
-        status_client::StatusClient::new(self.remote.channel())
+    fn client(&self) -> status_controller_client::StatusControllerClient<Channel> {
+        status_controller_client::StatusControllerClient::new(self.remote.channel())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
@@ -66,7 +66,7 @@ impl StatusClient {
 }
 
 #[async_trait]
-impl Status for StatusClient {
+impl StatusController for StatusControllerClient {
     async fn claim(
         &self,
         worker: &WorkerId,
@@ -85,25 +85,25 @@ impl Status for StatusClient {
         answered.into_iter().flatten().collect()
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let send = |request| {
             let mut client = self.client();
             async move { client.report(request).await }
         };
-        told::report(&self.remote, reports, send).await
+        shared_calls::report(&self.remote, reports, send).await
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         let mut client = self.client();
-        let call = client.alive(proto::AliveRequest::from(worker));
-        told::alive(&self.remote, call).await
+        let call = client.register_worker(proto::RegisterWorkerRequest::from(worker));
+        shared_calls::register_worker(&self.remote, call).await
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         let mut client = self.client();
         let worker = worker.to_string();
-        let call = client.leave(proto::LeaveRequest { worker });
-        told::leave(&self.remote, call).await
+        let call = client.deregister_worker(proto::DeregisterWorkerRequest { worker });
+        shared_calls::deregister_worker(&self.remote, call).await
     }
 
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {

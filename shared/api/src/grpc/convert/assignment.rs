@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{Handler, TaskRef, limits};
 
-use super::bounds;
-use crate::{Alive, ApiError, Assignment, NextWork, Registration, ServedJob, grpc::proto};
+use super::field;
+use crate::{ApiError, Assignment, PollRequest, Registered, Registration, ServedJob, grpc::proto};
 
 impl From<TaskRef> for proto::TaskRef {
     fn from(message: TaskRef) -> Self {
@@ -16,7 +16,7 @@ impl From<TaskRef> for proto::TaskRef {
             priority: message.priority.get().into(),
             weight: message.weight.get().into(),
             due_at_ms: message.due_at.millis(),
-            trace: bounds::string_opt(message.trace),
+            trace: field::string_opt(message.trace),
         }
     }
 }
@@ -25,15 +25,15 @@ impl TryFrom<proto::TaskRef> for TaskRef {
     type Error = ApiError;
 
     fn try_from(message: proto::TaskRef) -> Result<Self, ApiError> {
-        let trace = bounds::text_opt(message.trace);
-        bounds::short("trace", trace.as_ref())?;
+        let trace = field::text_opt(message.trace);
+        field::short_text("trace", trace.as_deref())?;
         Ok(Self {
-            job: bounds::job_name("job", &message.job)?,
-            id: bounds::task_id("id", &message.id)?,
-            token: bounds::token("token", message.token)?,
-            priority: bounds::priority("priority", message.priority)?,
-            weight: bounds::weight("weight", message.weight)?,
-            due_at: bounds::timestamp("due_at_ms", message.due_at_ms)?,
+            job: field::job_name("job", &message.job)?,
+            id: field::task_id("id", &message.id)?,
+            token: field::token("token", message.token)?,
+            priority: field::priority("priority", message.priority)?,
+            weight: field::weight("weight", message.weight)?,
+            due_at: field::timestamp("due_at_ms", message.due_at_ms)?,
             trace,
         })
     }
@@ -47,21 +47,21 @@ impl From<Assignment> for proto::Assignment {
             token: assignment.token.get(),
             attempt: assignment.attempt,
             input: assignment.input,
-            content_type: bounds::string_opt(assignment.content_type),
-            name: bounds::string_opt(assignment.name),
+            content_type: field::string_opt(assignment.content_type),
+            name: field::string_opt(assignment.name),
             weight: assignment.weight.get().into(),
             run_at_ms: assignment.run_at.millis(),
             claimed_at_ms: assignment.claimed_at.millis(),
             handler: Some((&assignment.handler).into()),
-            claim_timeout_ms: bounds::millis(assignment.claim_timeout),
-            heartbeat_timeout_ms: bounds::millis(assignment.heartbeat_timeout),
-            heartbeat_increment_ms: bounds::millis(assignment.heartbeat_increment),
-            run_timeout_ms: assignment.run_timeout.map(bounds::millis),
+            claim_timeout_ms: field::millis(assignment.claim_timeout),
+            heartbeat_timeout_ms: field::millis(assignment.heartbeat_timeout),
+            heartbeat_increment_ms: field::millis(assignment.heartbeat_increment),
+            run_timeout_ms: assignment.run_timeout.map(field::millis),
             start_first: assignment.start_first,
             started_before: assignment.started_before,
-            trace: bounds::string_opt(assignment.trace),
+            trace: field::string_opt(assignment.trace),
             started: assignment.started,
-            waited_ms: bounds::millis(assignment.waited),
+            waited_ms: field::millis(assignment.waited),
         }
     }
 }
@@ -70,18 +70,18 @@ impl TryFrom<proto::Assignment> for Assignment {
     type Error = ApiError;
 
     fn try_from(assignment: proto::Assignment) -> Result<Self, ApiError> {
-        let handler = bounds::required("assignment.handler", assignment.handler)?;
+        let handler = field::required("assignment.handler", assignment.handler)?;
         Ok(Self {
-            job: bounds::job_name("assignment.job", &assignment.job)?,
-            id: bounds::task_id("assignment.id", &assignment.id)?,
-            token: bounds::token("assignment.token", assignment.token)?,
+            job: field::job_name("assignment.job", &assignment.job)?,
+            id: field::task_id("assignment.id", &assignment.id)?,
+            token: field::token("assignment.token", assignment.token)?,
             attempt: assignment.attempt,
             input: assignment.input,
-            content_type: bounds::text_opt(assignment.content_type),
-            name: bounds::text_opt(assignment.name),
-            weight: bounds::weight("assignment.weight", assignment.weight)?,
-            run_at: bounds::timestamp("assignment.run_at_ms", assignment.run_at_ms)?,
-            claimed_at: bounds::timestamp("assignment.claimed_at_ms", assignment.claimed_at_ms)?,
+            content_type: field::text_opt(assignment.content_type),
+            name: field::text_opt(assignment.name),
+            weight: field::weight("assignment.weight", assignment.weight)?,
+            run_at: field::timestamp("assignment.run_at_ms", assignment.run_at_ms)?,
+            claimed_at: field::timestamp("assignment.claimed_at_ms", assignment.claimed_at_ms)?,
             handler: Handler::from(handler),
             claim_timeout: Duration::from_millis(assignment.claim_timeout_ms),
             heartbeat_timeout: Duration::from_millis(assignment.heartbeat_timeout_ms),
@@ -89,46 +89,46 @@ impl TryFrom<proto::Assignment> for Assignment {
             run_timeout: assignment.run_timeout_ms.map(Duration::from_millis),
             start_first: assignment.start_first,
             started_before: assignment.started_before,
-            trace: bounds::text_opt(assignment.trace),
+            trace: field::text_opt(assignment.trace),
             started: assignment.started,
             waited: Duration::from_millis(assignment.waited_ms),
         })
     }
 }
 
-impl From<NextWork> for proto::NextWork {
-    fn from(ask: NextWork) -> Self {
+impl From<PollRequest> for proto::PollRequest {
+    fn from(ask: PollRequest) -> Self {
         Self {
             worker: ask.worker.to_string(),
             jobs: ask.jobs.iter().map(ToString::to_string).collect(),
             handlers: ask.handlers.iter().map(ToString::to_string).collect(),
-            tasks_max: bounds::count(ask.tasks_max),
+            tasks_max: field::count(ask.tasks_max),
             weight_max: ask.weight_max,
             task_weight_max: ask.task_weight_max,
-            wait_ms: bounds::millis(ask.wait),
+            wait_ms: field::millis(ask.wait),
             start: ask.start,
         }
     }
 }
 
-impl TryFrom<proto::NextWork> for NextWork {
+impl TryFrom<proto::PollRequest> for PollRequest {
     type Error = ApiError;
 
-    fn try_from(ask: proto::NextWork) -> Result<Self, ApiError> {
+    fn try_from(ask: proto::PollRequest) -> Result<Self, ApiError> {
         Ok(Self {
-            worker: bounds::worker_id("worker", &ask.worker)?,
-            jobs: bounds::job_names("jobs", &ask.jobs)?,
+            worker: field::worker_id("worker", &ask.worker)?,
+            jobs: field::job_names("jobs", &ask.jobs)?,
             handlers: handlers(ask.handlers)?,
             tasks_max: usize::try_from(ask.tasks_max).unwrap_or(usize::MAX),
             weight_max: ask.weight_max,
             task_weight_max: ask.task_weight_max,
-            wait: bounds::wait(ask.wait_ms),
+            wait: field::wait_at_most(ask.wait_ms),
             start: ask.start,
         })
     }
 }
 
-impl From<Registration> for proto::AliveRequest {
+impl From<Registration> for proto::RegisterWorkerRequest {
     fn from(worker: Registration) -> Self {
         Self {
             worker: worker.worker.to_string(),
@@ -140,13 +140,13 @@ impl From<Registration> for proto::AliveRequest {
     }
 }
 
-impl TryFrom<proto::AliveRequest> for Registration {
+impl TryFrom<proto::RegisterWorkerRequest> for Registration {
     type Error = ApiError;
 
-    fn try_from(worker: proto::AliveRequest) -> Result<Self, ApiError> {
+    fn try_from(worker: proto::RegisterWorkerRequest) -> Result<Self, ApiError> {
         Ok(Self {
-            worker: bounds::worker_id("worker", &worker.worker)?,
-            jobs: bounds::job_names("jobs", &worker.jobs)?,
+            worker: field::worker_id("worker", &worker.worker)?,
+            jobs: field::job_names("jobs", &worker.jobs)?,
             handlers: handlers(worker.handlers)?,
             concurrency: worker.concurrency,
             embedded: worker.embedded,
@@ -154,10 +154,10 @@ impl TryFrom<proto::AliveRequest> for Registration {
     }
 }
 
-impl From<Alive> for proto::AliveResponse {
-    fn from(alive: Alive) -> Self {
+impl From<Registered> for proto::RegisterWorkerResponse {
+    fn from(alive: Registered) -> Self {
         Self {
-            interval_ms: bounds::millis(alive.interval),
+            interval_ms: field::millis(alive.interval),
             claims_start: alive.claims_start,
         }
     }
@@ -165,9 +165,9 @@ impl From<Alive> for proto::AliveResponse {
 
 /// Kinds of handlers of a request.
 fn handlers(kinds: Vec<String>) -> Result<Vec<Arc<str>>, ApiError> {
-    bounds::batch("handlers", kinds.len())?;
+    field::batch("handlers", kinds.len())?;
     let bounded = |kind: String| {
-        bounds::size("handlers", kind.len(), limits().text_bytes_max)?;
+        field::size("handlers", kind.len(), limits().text_bytes_max)?;
         Ok(Arc::from(kind))
     };
     kinds.into_iter().map(bounded).collect()
@@ -187,7 +187,7 @@ impl TryFrom<proto::ServedJob> for ServedJob {
 
     fn try_from(job: proto::ServedJob) -> Result<Self, ApiError> {
         Ok(Self {
-            name: bounds::job_name("job.name", &job.name)?,
+            name: field::job_name("job.name", &job.name)?,
             handler: Arc::from(job.handler),
         })
     }

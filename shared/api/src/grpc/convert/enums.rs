@@ -13,7 +13,7 @@ fn known<E: TryFrom<i32>>(field: &'static str, number: i32) -> Result<E, ApiErro
 
 fn unknown(field: &'static str, value: impl fmt::Display) -> ApiError {
     let text = format!("{value} is not a value that this version knows");
-    ApiError::invalid(field, "unknown_value", text)
+    ApiError::invalid(field, "invalid_value", text)
 }
 
 macro_rules! enums {
@@ -62,7 +62,7 @@ pub(super) fn state_kinds(
     field: &'static str,
     numbers: &[i32],
 ) -> Result<Vec<StateKind>, ApiError> {
-    super::bounds::batch(field, numbers.len())?;
+    super::field::batch(field, numbers.len())?;
     numbers
         .iter()
         .map(|number| state_kind(field, *number))

@@ -7,7 +7,7 @@ use dueline_domain::{WorkerId, limits};
 use prost::Message as _;
 use tonic::Code;
 
-use super::{bounds, enums};
+use super::{enums, field};
 use crate::{ApiError, ErrorKind, grpc::proto};
 
 /// Reason of an answer that makes no sense.
@@ -44,14 +44,14 @@ impl From<&ApiError> for proto::ApiError {
         let short = limits().text_bytes_max;
         Self {
             kind: proto::ErrorKind::from(error.kind()).into(),
-            reason: bounds::cut(error.reason(), short).to_owned(),
-            message: bounds::cut(error.message(), max).to_owned(),
+            reason: field::cut(error.reason(), short).to_owned(),
+            message: field::cut(error.message(), max).to_owned(),
             field: error
                 .field()
-                .map(|field| bounds::cut(field, short).to_owned()),
+                .map(|field| field::cut(field, short).to_owned()),
             state: error.state().map(enums::state_number),
             owner: error.owner().map(ToString::to_string),
-            retry_after_ms: error.retry_after().map(bounds::millis),
+            retry_after_ms: error.retry_after().map(field::millis),
         }
     }
 }
@@ -88,7 +88,7 @@ impl From<proto::ApiError> for ApiError {
 /// The error of a whole call.
 pub(crate) fn error_to_status(error: &ApiError) -> tonic::Status {
     let code = code_of(error.kind());
-    let message = bounds::cut(error.message(), STATUS_TEXT_BYTES_MAX);
+    let message = field::cut(error.message(), STATUS_TEXT_BYTES_MAX);
     let details = RpcStatus {
         code: code.into(),
         message: message.to_owned(),
@@ -114,7 +114,7 @@ pub fn error_in_status(status: &tonic::Status) -> Option<ApiError> {
     proto::ApiError::decode(ours.value).ok().map(ApiError::from)
 }
 
-/// The error for an answer that makes no sense: the other side speaks another version, or is broken. `error` tells
+/// The error for an unexpected answer: the other side has another version, or is broken. `error` says
 /// which field it was, but it is no fault of the caller's.
 pub(crate) fn bad_answer(error: &ApiError) -> ApiError {
     let text = format!("the server's answer makes no sense: {error}");

@@ -5,11 +5,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use dueline_domain::{RunningCancel, StateKind, Timestamp};
 use dueline_ports::{JobStats, ListQuery, WorkerRecord};
 
-use super::{bounds, enums};
-use crate::{ApiError, grpc::proto};
-
-/// Tasks on a page when the client names no number.
-const PAGE_LEN: usize = 100;
+use super::{enums, field};
+use crate::{ApiError, check::PAGE_LEN_DEFAULT, grpc::proto};
 
 impl From<ListQuery> for proto::ListTasksRequest {
     fn from(query: ListQuery) -> Self {
@@ -21,13 +18,13 @@ impl From<ListQuery> for proto::ListTasksRequest {
                 .copied()
                 .map(enums::state_number)
                 .collect(),
-            tag: bounds::string_opt(query.tag),
-            name: bounds::string_opt(query.name),
-            key: bounds::string_opt(query.key),
+            tag: field::string_opt(query.tag),
+            name: field::string_opt(query.name),
+            key: field::string_opt(query.key),
             due_from_ms: query.due_from.map(Timestamp::millis),
             due_before_ms: query.due_before.map(Timestamp::millis),
-            cursor: bounds::string_opt(query.cursor),
-            limit: bounds::count(query.limit),
+            cursor: field::string_opt(query.cursor),
+            limit: field::count(query.limit),
         }
     }
 }
@@ -37,26 +34,20 @@ impl TryFrom<proto::ListTasksRequest> for ListQuery {
 
     fn try_from(request: proto::ListTasksRequest) -> Result<Self, ApiError> {
         let limit = match usize::try_from(request.limit).unwrap_or(usize::MAX) {
-            0 => PAGE_LEN,
+            0 => PAGE_LEN_DEFAULT,
             limit => limit,
         };
-        bounds::batch("limit", limit)?;
-        let query = Self {
-            job: bounds::job_name("job", &request.job)?,
-            states: enums::state_kinds("states", &request.states)?,
-            tag: bounds::text_opt(request.tag),
-            name: bounds::text_opt(request.name),
-            key: bounds::text_opt(request.key),
-            due_from: bounds::timestamp_opt("due_from_ms", request.due_from_ms)?,
-            due_before: bounds::timestamp_opt("due_before_ms", request.due_before_ms)?,
-            cursor: bounds::text_opt(request.cursor),
+        Ok(Self {
+            job: field::job_name("job", &request.job)?,
+            states: enums::state_kinds("state", &request.states)?,
+            tag: field::text_opt(request.tag),
+            name: field::text_opt(request.name),
+            key: field::text_opt(request.key),
+            due_from: field::timestamp_opt("due_from", request.due_from_ms)?,
+            due_before: field::timestamp_opt("due_before", request.due_before_ms)?,
+            cursor: field::text_opt(request.cursor),
             limit,
-        };
-        bounds::short("tag", query.tag.as_ref())?;
-        bounds::short("name", query.name.as_ref())?;
-        bounds::short("key", query.key.as_ref())?;
-        bounds::short("cursor", query.cursor.as_ref())?;
-        Ok(query)
+        })
     }
 }
 
@@ -87,7 +78,7 @@ impl TryFrom<proto::JobStats> for JobStats {
             stats.by_state.into_iter().map(count).collect();
         Ok(Self {
             by_state: by_state?,
-            oldest_due_at: bounds::timestamp_opt("stats.oldest_due_at_ms", stats.oldest_due_at_ms)?,
+            oldest_due_at: field::timestamp_opt("stats.oldest_due_at_ms", stats.oldest_due_at_ms)?,
             partial: stats.partial,
             age: Duration::from_millis(stats.age_ms),
         })
@@ -114,14 +105,14 @@ impl TryFrom<proto::Worker> for WorkerRecord {
 
     fn try_from(worker: proto::Worker) -> Result<Self, ApiError> {
         Ok(Self {
-            id: bounds::worker_id("worker.id", &worker.id)?,
+            id: field::worker_id("worker.id", &worker.id)?,
             kind: Arc::from(worker.kind),
-            jobs: bounds::job_names("worker.jobs", &worker.jobs)?,
+            jobs: field::job_names("worker.jobs", &worker.jobs)?,
             handlers: worker.handlers.into_iter().map(Arc::from).collect(),
             concurrency: worker.concurrency,
             embedded: worker.embedded,
-            started_at: bounds::timestamp("worker.started_at_ms", worker.started_at_ms)?,
-            seen_at: bounds::timestamp("worker.seen_at_ms", worker.seen_at_ms)?,
+            started_at: field::timestamp("worker.started_at_ms", worker.started_at_ms)?,
+            seen_at: field::timestamp("worker.seen_at_ms", worker.seen_at_ms)?,
         })
     }
 }

@@ -2,10 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Backoff, Handler, Job, Policy, Quota, RetryPolicy, limits};
+use dueline_domain::{Backoff, Handler, Job, Policy, Quota, RetryPolicy};
 
-use super::bounds;
-use crate::{ApiError, grpc::proto};
+use super::field;
+use crate::{
+    ApiError,
+    grpc::proto,
+    v1::{BackoffSpec, BackoffsSpec, sink},
+};
 
 impl From<&Job> for proto::Job {
     fn from(job: &Job) -> Self {
@@ -18,7 +22,7 @@ impl From<&Job> for proto::Job {
                 rate_per_s: job.quota.rate_per_s,
                 burst: job.quota.burst,
             }),
-            paused: job.paused,
+            paused: Some(job.paused),
             created_by: job.created_by.as_ref().to_owned(),
             created_at_ms: job.created_at.millis(),
             changed_at_ms: job.changed_at.millis(),
@@ -37,7 +41,7 @@ impl TryFrom<proto::Job> for Job {
 /// A job, with `default` where it says nothing about its policy.
 pub(crate) fn job_or(job: proto::Job, default: &Policy) -> Result<Job, ApiError> {
     Ok(Job {
-        name: bounds::job_name("job.name", &job.name)?,
+        name: field::job_name("name", &job.name)?,
         info: Arc::from(job.info),
         handler: job.handler.map_or_else(Handler::worker, Handler::from),
         policy: match job.policy {
@@ -48,32 +52,11 @@ pub(crate) fn job_or(job: proto::Job, default: &Policy) -> Result<Job, ApiError>
             rate_per_s: quota.rate_per_s,
             burst: quota.burst,
         }),
-        paused: job.paused,
+        paused: job.paused.unwrap_or(false),
         created_by: Arc::from(job.created_by),
-        created_at: bounds::timestamp("job.created_at_ms", job.created_at_ms)?,
-        changed_at: bounds::timestamp("job.changed_at_ms", job.changed_at_ms)?,
+        created_at: field::timestamp("created_at", job.created_at_ms)?,
+        changed_at: field::timestamp("changed_at", job.changed_at_ms)?,
     })
-}
-
-/// Checks the sizes of a definition that comes in.
-pub(crate) fn check_job(job: &Job) -> Result<(), ApiError> {
-    let text_max = limits().text_bytes_max;
-    let config_max = bounds::HANDLER_CONFIG_BYTES_MAX;
-    bounds::size("job.info", job.info.len(), limits().details_bytes_max)?;
-    bounds::size("job.created_by", job.created_by.len(), text_max)?;
-    bounds::size("job.handler.kind", job.handler.kind.len(), text_max)?;
-    bounds::size(
-        "job.handler.config_json",
-        job.handler.config.len(),
-        config_max,
-    )?;
-    bounds::json_object("job.handler.config_json", &job.handler.config)?;
-    job.quota
-        .check()
-        .map_err(|error| ApiError::invalid("job.quota", "invalid_quota", error))?;
-    job.policy
-        .check()
-        .map_err(|error| ApiError::invalid("job.policy", "bad_policy", error))
 }
 
 impl From<&Handler> for proto::Handler {
@@ -103,13 +86,14 @@ impl From<&Policy> for proto::Policy {
     fn from(policy: &Policy) -> Self {
         Self {
             retry: Some((&policy.retry).into()),
-            enqueue_timeout_ms: Some(bounds::millis(policy.enqueue_timeout)),
-            claim_timeout_ms: Some(bounds::millis(policy.claim_timeout)),
-            heartbeat_timeout_ms: Some(bounds::millis(policy.heartbeat_timeout)),
-            heartbeat_increment_ms: Some(bounds::millis(policy.heartbeat_increment)),
-            run_timeout_ms: policy.run_timeout.map(bounds::millis),
+            enqueue_timeout_ms: Some(field::millis(policy.enqueue_timeout)),
+            claim_timeout_ms: Some(field::millis(policy.claim_timeout)),
+            heartbeat_timeout_ms: Some(field::millis(policy.heartbeat_timeout)),
+            heartbeat_increment_ms: Some(field::millis(policy.heartbeat_increment)),
+            run_timeout_ms: policy.run_timeout.map(field::millis),
             losses_max: Some(policy.losses_max),
-            retention_ms: policy.retention.map(bounds::millis),
+            retention_ms: policy.retention.map(field::millis),
+            sink: policy.sink.as_ref().map(ToString::to_string),
         }
     }
 }
@@ -130,6 +114,7 @@ fn policy_or(policy: proto::Policy, default: &Policy) -> Result<Policy, ApiError
         run_timeout: policy.run_timeout_ms.map(Duration::from_millis),
         losses_max: policy.losses_max.unwrap_or(default.losses_max),
         retention: policy.retention_ms.map(Duration::from_millis),
+        sink: policy.sink.map(|uri| sink("sink", &uri)).transpose()?,
     })
 }
 
@@ -150,28 +135,17 @@ impl TryFrom<proto::RetryPolicy> for RetryPolicy {
     type Error = ApiError;
 
     fn try_from(retry: proto::RetryPolicy) -> Result<Self, ApiError> {
-        let default = Self::default();
-        let or = |field, given: Option<proto::Backoff>, default| {
-            given.map_or(Ok(default), |given| backoff(field, given))
+        let spec = |backoff: Option<proto::Backoff>| backoff.map(BackoffSpec::from);
+        let backoffs = BackoffsSpec {
+            standard: spec(retry.standard),
+            quick: spec(retry.quick),
+            slow: spec(retry.slow),
+            rate_limited: spec(retry.rate_limited),
+            worker_lost: spec(retry.worker_lost),
         };
         Ok(Self {
             retries_max: retry.retries_max,
-            standard: or(
-                "job.policy.retry.standard",
-                retry.standard,
-                default.standard,
-            )?,
-            quick: or("job.policy.retry.quick", retry.quick, default.quick)?,
-            slow: or("job.policy.retry.slow", retry.slow, default.slow)?,
-            rate_limited: or(
-                "job.policy.retry.rate_limited",
-                retry.rate_limited,
-                default.rate_limited,
-            )?,
-            worker_lost: retry
-                .worker_lost
-                .map(|given| backoff("job.policy.retry.worker_lost", given))
-                .transpose()?,
+            ..backoffs.build(None)?
         })
     }
 }
@@ -179,21 +153,21 @@ impl TryFrom<proto::RetryPolicy> for RetryPolicy {
 impl From<Backoff> for proto::Backoff {
     fn from(backoff: Backoff) -> Self {
         Self {
-            initial_ms: bounds::millis(backoff.initial()),
+            initial_ms: field::millis(backoff.initial()),
             multiplier: backoff.multiplier(),
             jitter: backoff.jitter(),
-            max_ms: bounds::millis(backoff.max()),
+            max_ms: field::millis(backoff.max()),
         }
     }
 }
 
-/// Parses a backoff.
-pub(super) fn backoff(field: &'static str, given: proto::Backoff) -> Result<Backoff, ApiError> {
-    Backoff::new(
-        Duration::from_millis(given.initial_ms),
-        given.multiplier,
-        given.jitter,
-        Duration::from_millis(given.max_ms),
-    )
-    .map_err(|error| ApiError::invalid(field, "bad_backoff", error))
+impl From<proto::Backoff> for BackoffSpec {
+    fn from(backoff: proto::Backoff) -> Self {
+        Self {
+            initial_ms: Some(backoff.initial_ms),
+            multiplier: Some(backoff.multiplier),
+            jitter: Some(backoff.jitter),
+            max_ms: Some(backoff.max_ms),
+        }
+    }
 }

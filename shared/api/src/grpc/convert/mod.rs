@@ -1,12 +1,12 @@
 //! Values of the domain as messages and back, one file per topic.
 //!
-//! Into a message is always possible. Out of a message everything is checked, because the other side may be older,
-//! newer, or no friend: the error names the field. Sizes are bounded where a message is a request.
+//! A value always becomes a message. A message may be refused: the other side may be older, newer or hostile. Only the
+//! single values are parsed here; the rules for whole requests are in [`crate::check`].
 
 mod assignment;
-pub(super) mod bounds;
 mod enums;
 mod error;
+pub(super) mod field;
 mod frontend;
 mod job;
 mod new_task;
@@ -16,6 +16,6 @@ mod task;
 
 pub(super) use error::bad_answer;
 pub use error::error_in_status;
-pub(super) use job::{check_job, job_or};
-pub(super) use new_task::check_new_task;
+pub(super) use job::job_or;
+pub(super) use new_task::{modification, new_task};
 pub(super) use queue::queue_error;

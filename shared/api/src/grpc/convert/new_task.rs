@@ -3,131 +3,105 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Extras, Modification, NewTask, Overrides, Policy, Priority, TaskId, Timestamp, Weight, limits,
+    Due, Modification, NewTask, Overrides, Priority, TaskId, TaskOptions, Timestamp, Weight,
 };
-use dueline_ports::{Clock as _, Rng as _};
-use dueline_runtime::{SystemClock, SystemRng};
 
-use super::{bounds, enums, job};
-use crate::{ApiError, Submitted, grpc::proto};
+use super::{enums, field};
+use crate::{
+    ApiError, Submitted,
+    grpc::proto,
+    v1::{BackoffSpec, overrides},
+};
 
 impl From<NewTask> for proto::NewTask {
     fn from(task: NewTask) -> Self {
+        let (run_at_ms, delay_ms) = match task.due {
+            Due::Now => (None, None),
+            Due::At(time) => (Some(time.millis()), None),
+            Due::After(delay) => (None, Some(field::millis(delay))),
+        };
         Self {
             id: Some(task.id.to_string()),
             id_is_generated: !task.id_is_given,
             job: task.job.to_string(),
-            run_at_ms: task.run_at.map(Timestamp::millis),
+            run_at_ms,
+            delay_ms,
             priority: task.priority.get().into(),
             weight: Some(task.weight.get().into()),
             payload: task.payload,
-            extras: task.extras.map(|extras| (*extras).into()),
+            options: task.options.map(|options| (*options).into()),
         }
     }
 }
 
-impl TryFrom<proto::NewTask> for NewTask {
-    type Error = ApiError;
+/// The task of a submit. `new_id` makes an id for a submit without one.
+pub(crate) fn new_task(
+    task: proto::NewTask,
+    new_id: impl FnOnce() -> TaskId,
+) -> Result<NewTask, ApiError> {
+    let id = task.id.map(|id| field::task_id("id", &id)).transpose()?;
+    Ok(NewTask {
+        id: id.unwrap_or_else(new_id),
+        id_is_given: id.is_some() && !task.id_is_generated,
+        job: field::job_name("job", &task.job)?,
+        due: due(task.run_at_ms, task.delay_ms)?,
+        priority: field::priority("priority", task.priority)?,
+        weight: task
+            .weight
+            .map_or(Ok(Weight::ONE), |weight| field::weight("weight", weight))?,
+        payload: task.payload,
+        options: task
+            .options
+            .map(|options| TaskOptions::try_from(options).map(Box::new))
+            .transpose()?,
+    })
+}
 
-    fn try_from(task: proto::NewTask) -> Result<Self, ApiError> {
-        let id = task.id.map(|id| bounds::task_id("id", &id)).transpose()?;
-        let new = Self {
-            id: id.unwrap_or_else(fresh_id),
-            id_is_given: id.is_some() && !task.id_is_generated,
-            job: bounds::job_name("job", &task.job)?,
-            run_at: bounds::timestamp_opt("run_at_ms", task.run_at_ms)?,
-            priority: bounds::priority("priority", task.priority)?,
-            weight: task
-                .weight
-                .map_or(Ok(Weight::ONE), |weight| bounds::weight("weight", weight))?,
-            payload: task.payload,
-            extras: task
-                .extras
-                .map(|extras| Extras::try_from(extras).map(Box::new))
-                .transpose()?,
-        };
-        check_new_task(&new)?;
-        Ok(new)
+/// When a task is due, of which at most one form is given.
+fn due(run_at_ms: Option<i64>, delay_ms: Option<u64>) -> Result<Due, ApiError> {
+    match (run_at_ms, delay_ms) {
+        (Some(_), Some(_)) => {
+            let text = "give only one of run_at and delay_ms";
+            Err(ApiError::invalid("run_at", "ambiguous", text))
+        }
+        (Some(millis), None) => Ok(Due::At(field::timestamp("run_at", millis)?)),
+        (None, Some(millis)) => Ok(Due::After(Duration::from_millis(millis))),
+        (None, None) => Ok(Due::Now),
     }
 }
 
-/// An id for a client that sent none.
-fn fresh_id() -> TaskId {
-    SystemRng.task_id(SystemClock.now())
-}
-
-/// Checks the sizes of a submit.
-pub(crate) fn check_new_task(task: &NewTask) -> Result<(), ApiError> {
-    let limits = limits();
-    bounds::size("payload", task.payload.len(), limits.payload_bytes_max)?;
-    let Some(extras) = &task.extras else {
-        return Ok(());
-    };
-    if extras.tags.len() > limits.tags_max {
-        let text = format!(
-            "has {} entries; at most {} are allowed",
-            extras.tags.len(),
-            limits.tags_max
-        );
-        return Err(ApiError::invalid("extras.tags", "too_many", text));
-    }
-    for tag in &extras.tags {
-        bounds::short("extras.tags", Some(tag))?;
-    }
-    let details_bytes = extras.details.as_ref().map_or(0, |text| text.len());
-    bounds::size(
-        "extras.details_json",
-        details_bytes,
-        limits.details_bytes_max,
-    )?;
-    if let Some(details) = &extras.details {
-        bounds::json_object("extras.details_json", details)?;
-    }
-    if let Some(overrides) = &extras.overrides {
-        let policy = Policy::default().with(overrides);
-        policy
-            .check()
-            .map_err(|error| ApiError::invalid("extras.overrides", "bad_policy", error))?;
-    }
-    bounds::short("extras.name", extras.name.as_ref())?;
-    bounds::short("extras.key", extras.key.as_ref())?;
-    bounds::short("extras.created_by", extras.created_by.as_ref())?;
-    bounds::short("extras.content_type", extras.content_type.as_ref())?;
-    bounds::short("extras.trace", extras.trace.as_ref())
-}
-
-impl From<Extras> for proto::Extras {
-    fn from(extras: Extras) -> Self {
+impl From<TaskOptions> for proto::TaskOptions {
+    fn from(options: TaskOptions) -> Self {
         Self {
-            name: bounds::string_opt(extras.name),
-            details_json: bounds::string_opt(extras.details),
-            tags: extras
+            name: field::string_opt(options.name),
+            details_json: field::string_opt(options.details),
+            tags: options
                 .tags
                 .iter()
                 .map(|tag| tag.as_ref().to_owned())
                 .collect(),
-            key: bounds::string_opt(extras.key),
-            created_by: bounds::string_opt(extras.created_by),
-            content_type: bounds::string_opt(extras.content_type),
-            trace: bounds::string_opt(extras.trace),
-            overrides: extras.overrides.map(Into::into),
+            key: field::string_opt(options.key),
+            created_by: field::string_opt(options.created_by),
+            content_type: field::string_opt(options.content_type),
+            trace: field::string_opt(options.trace),
+            overrides: options.overrides.map(Into::into),
         }
     }
 }
 
-impl TryFrom<proto::Extras> for Extras {
+impl TryFrom<proto::TaskOptions> for TaskOptions {
     type Error = ApiError;
 
-    fn try_from(extras: proto::Extras) -> Result<Self, ApiError> {
+    fn try_from(options: proto::TaskOptions) -> Result<Self, ApiError> {
         Ok(Self {
-            name: bounds::text_opt(extras.name),
-            details: bounds::text_opt(extras.details_json),
-            tags: extras.tags.into_iter().map(Arc::from).collect(),
-            key: bounds::text_opt(extras.key),
-            created_by: bounds::text_opt(extras.created_by),
-            content_type: bounds::text_opt(extras.content_type),
-            trace: bounds::text_opt(extras.trace),
-            overrides: extras.overrides.map(Overrides::try_from).transpose()?,
+            name: field::text_opt(options.name),
+            details: field::text_opt(options.details_json),
+            tags: options.tags.into_iter().map(Arc::from).collect(),
+            key: field::text_opt(options.key),
+            created_by: field::text_opt(options.created_by),
+            content_type: field::text_opt(options.content_type),
+            trace: field::text_opt(options.trace),
+            overrides: options.overrides.map(Overrides::try_from).transpose()?,
         })
     }
 }
@@ -137,9 +111,9 @@ impl From<Overrides> for proto::Overrides {
         Self {
             retries_max: overrides.retries_max,
             backoff: overrides.backoff.map(Into::into),
-            heartbeat_timeout_ms: overrides.heartbeat_timeout.map(bounds::millis),
-            heartbeat_increment_ms: overrides.heartbeat_increment.map(bounds::millis),
-            run_timeout_ms: overrides.run_timeout.map(bounds::millis),
+            heartbeat_timeout_ms: overrides.heartbeat_timeout.map(field::millis),
+            heartbeat_increment_ms: overrides.heartbeat_increment.map(field::millis),
+            run_timeout_ms: overrides.run_timeout.map(field::millis),
         }
     }
 }
@@ -147,17 +121,15 @@ impl From<Overrides> for proto::Overrides {
 impl TryFrom<proto::Overrides> for Overrides {
     type Error = ApiError;
 
-    fn try_from(overrides: proto::Overrides) -> Result<Self, ApiError> {
-        Ok(Self {
-            retries_max: overrides.retries_max,
-            backoff: overrides
-                .backoff
-                .map(|given| job::backoff("extras.overrides.backoff", given))
-                .transpose()?,
-            heartbeat_timeout: overrides.heartbeat_timeout_ms.map(Duration::from_millis),
-            heartbeat_increment: overrides.heartbeat_increment_ms.map(Duration::from_millis),
-            run_timeout: overrides.run_timeout_ms.map(Duration::from_millis),
-        })
+    fn try_from(given: proto::Overrides) -> Result<Self, ApiError> {
+        let overrides = overrides(
+            given.retries_max,
+            given.backoff.map(BackoffSpec::from),
+            given.heartbeat_timeout_ms,
+            given.heartbeat_increment_ms,
+            given.run_timeout_ms,
+        )?;
+        Ok(overrides.unwrap_or_default())
     }
 }
 
@@ -178,36 +150,36 @@ impl TryFrom<proto::Submitted> for Submitted {
 
     fn try_from(submitted: proto::Submitted) -> Result<Self, ApiError> {
         Ok(Self {
-            job: bounds::job_name("job", &submitted.job)?,
-            id: bounds::task_id("id", &submitted.id)?,
+            job: field::job_name("job", &submitted.job)?,
+            id: field::task_id("id", &submitted.id)?,
             state: enums::state_kind("state", submitted.state)?,
-            run_at: bounds::timestamp("run_at_ms", submitted.run_at_ms)?,
+            run_at: field::timestamp("run_at", submitted.run_at_ms)?,
             existed: submitted.existed,
         })
     }
 }
 
-/// A change, without the task it is for.
-impl TryFrom<proto::ModifyRequest> for Modification {
-    type Error = ApiError;
-
-    fn try_from(change: proto::ModifyRequest) -> Result<Self, ApiError> {
-        Ok(Self {
-            run_at: bounds::timestamp_opt("run_at_ms", change.run_at_ms)?,
-            priority: change
-                .priority
-                .map(|priority| bounds::priority("priority", priority))
-                .transpose()?,
-            weight: change
-                .weight
-                .map(|weight| bounds::weight("weight", weight))
-                .transpose()?,
-            payload: change
-                .payload
-                .map(|payload| bounds::payload("payload", payload))
-                .transpose()?,
-        })
-    }
+/// The change that a request asks for at `now`.
+pub(crate) fn modification(
+    change: proto::ModifyRequest,
+    now: Timestamp,
+) -> Result<Modification, ApiError> {
+    let run_at = match due(change.run_at_ms, change.delay_ms)? {
+        Due::Now => None,
+        due => Some(due.time(now)),
+    };
+    Ok(Modification {
+        run_at,
+        priority: change
+            .priority
+            .map(|priority| field::priority("priority", priority))
+            .transpose()?,
+        weight: change
+            .weight
+            .map(|weight| field::weight("weight", weight))
+            .transpose()?,
+        payload: change.payload,
+    })
 }
 
 /// A change, to which the task it is for must be added.
@@ -217,6 +189,7 @@ impl From<Modification> for proto::ModifyRequest {
             job: String::new(),
             id: String::new(),
             run_at_ms: change.run_at.map(Timestamp::millis),
+            delay_ms: None,
             priority: change.priority.map(Priority::get).map(Into::into),
             weight: change.weight.map(Weight::get).map(Into::into),
             payload: change.payload,

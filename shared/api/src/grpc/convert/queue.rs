@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dueline_domain::{JobName, TaskRef};
 use dueline_ports::{Delivery, QueueError, Receipt};
 
-use super::bounds;
+use super::field;
 use crate::{
     ApiError, ErrorKind,
     grpc::proto::{self, receipt::Name},
@@ -32,11 +32,11 @@ impl TryFrom<proto::Receipt> for Receipt {
     type Error = ApiError;
 
     fn try_from(receipt: proto::Receipt) -> Result<Self, ApiError> {
-        let job = bounds::job_name("receipt.job", &receipt.job)?;
-        Ok(match bounds::required("receipt.name", receipt.name)? {
+        let job = field::job_name("receipt.job", &receipt.job)?;
+        Ok(match field::required("receipt.name", receipt.name)? {
             Name::Number(number) => Self::Local { job, number },
             Name::Handle(handle) => {
-                bounds::size("receipt.handle", handle.len(), HANDLE_BYTES_MAX)?;
+                field::size("receipt.handle", handle.len(), HANDLE_BYTES_MAX)?;
                 let handle = Arc::from(handle);
                 Self::Handle { job, handle }
             }
@@ -59,8 +59,8 @@ impl TryFrom<proto::Delivery> for Delivery {
 
     fn try_from(delivery: proto::Delivery) -> Result<Self, ApiError> {
         Ok(Self {
-            task: TaskRef::try_from(bounds::required("delivery.task", delivery.task)?)?,
-            receipt: Receipt::try_from(bounds::required("delivery.receipt", delivery.receipt)?)?,
+            task: TaskRef::try_from(field::required("delivery.task", delivery.task)?)?,
+            receipt: Receipt::try_from(field::required("delivery.receipt", delivery.receipt)?)?,
             received: delivery.received,
         })
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dueline_domain::{Outcome, Timestamp, limits};
 
-use super::{bounds, enums};
+use super::{enums, field};
 use crate::{
-    Action, ApiError, Report, Reported,
+    Action, ApiError, Report, ReportAck, check,
     grpc::proto::{self, finish::Outcome as WireOutcome, report::Action as WireAction},
 };
 
@@ -18,6 +18,7 @@ impl From<Report> for proto::Report {
             token: report.token.get(),
             write: report.write.get(),
             action: Some(report.action.into()),
+            trace: field::string_opt(report.trace),
         }
     }
 }
@@ -27,11 +28,12 @@ impl TryFrom<proto::Report> for Report {
 
     fn try_from(report: proto::Report) -> Result<Self, ApiError> {
         Ok(Self {
-            job: bounds::job_name("job", &report.job)?,
-            id: bounds::task_id("id", &report.id)?,
-            token: bounds::token("token", report.token)?,
-            write: bounds::write_id("write", report.write)?,
-            action: bounds::required("action", report.action)?.try_into()?,
+            job: field::job_name("job", &report.job)?,
+            id: field::task_id("id", &report.id)?,
+            token: field::token("token", report.token)?,
+            write: field::write_id("write", report.write)?,
+            action: field::required("action", report.action)?.try_into()?,
+            trace: field::trace(report.trace),
         })
     }
 }
@@ -42,7 +44,7 @@ impl From<Action> for WireAction {
             Action::Start => Self::Start(proto::Start {}),
             Action::Heartbeat => Self::Heartbeat(proto::Heartbeat {}),
             Action::Extend { by } => Self::Extend(proto::Extend {
-                by_ms: bounds::millis(by),
+                by_ms: field::millis(by),
             }),
             Action::Checkpoint { payload } => Self::Checkpoint(proto::Checkpoint { payload }),
             Action::Finish {
@@ -62,7 +64,7 @@ impl From<Action> for WireAction {
 
 /// A text of a handler may have any length, the message it travels in may not.
 fn cut(text: &str) -> String {
-    bounds::cut(text, limits().error_bytes_max).to_owned()
+    field::cut(text, limits().error_bytes_max).to_owned()
 }
 
 impl TryFrom<WireAction> for Action {
@@ -73,18 +75,18 @@ impl TryFrom<WireAction> for Action {
             WireAction::Start(proto::Start {}) => Self::Start,
             WireAction::Heartbeat(proto::Heartbeat {}) => Self::Heartbeat,
             WireAction::Extend(extend) => Self::Extend {
-                by: Duration::from_millis(extend.by_ms),
+                by: check::extension(Duration::from_millis(extend.by_ms))?,
             },
             WireAction::Checkpoint(checkpoint) => Self::Checkpoint {
-                payload: bounds::payload("checkpoint.payload", checkpoint.payload)?,
+                payload: field::payload("payload", checkpoint.payload)?,
             },
             WireAction::Finish(finish) => Self::Finish {
-                started_at: bounds::timestamp_opt("finish.started_at_ms", finish.started_at_ms)?,
-                outcome: bounds::required("finish.outcome", finish.outcome)?.try_into()?,
+                started_at: field::timestamp_opt("finish.started_at_ms", finish.started_at_ms)?,
+                outcome: field::required("finish.outcome", finish.outcome)?.try_into()?,
             },
             WireAction::Abandon(proto::Abandon {}) => Self::Abandon,
             WireAction::Trash(trash) => Self::Trash {
-                reason: bounds::error_text(&trash.reason),
+                reason: field::error_text(check::trash_reason(&trash.reason)?),
             },
         })
     }
@@ -100,7 +102,7 @@ impl From<Outcome> for WireOutcome {
                 error,
             } => Self::Retriable(proto::Retriable {
                 class: proto::RetryClass::from(class).into(),
-                delay_ms: delay.map(bounds::millis),
+                delay_ms: delay.map(field::millis),
                 error: cut(&error),
             }),
             Outcome::Fatal { error } => Self::Fatal(proto::Fatal { error: cut(&error) }),
@@ -117,24 +119,24 @@ impl TryFrom<WireOutcome> for Outcome {
             WireOutcome::Success(success) => Self::Success {
                 result: success
                     .result
-                    .map(|result| bounds::payload("success.result", result))
+                    .map(|result| field::payload("result", result))
                     .transpose()?,
             },
             WireOutcome::Retriable(retriable) => Self::Retriable {
-                class: enums::retry_class("retriable.class", retriable.class)?,
+                class: enums::retry_class("class", retriable.class)?,
                 delay: retriable.delay_ms.map(Duration::from_millis),
-                error: bounds::error_text(&retriable.error),
+                error: field::error_text(&retriable.error),
             },
             WireOutcome::Fatal(fatal) => Self::Fatal {
-                error: bounds::error_text(&fatal.error),
+                error: field::error_text(&fatal.error),
             },
             WireOutcome::Cancelled(proto::Cancelled {}) => Self::Cancelled,
         })
     }
 }
 
-impl From<Reported> for proto::Reported {
-    fn from(reported: Reported) -> Self {
+impl From<ReportAck> for proto::ReportAck {
+    fn from(reported: ReportAck) -> Self {
         Self {
             state: enums::state_number(reported.state),
             cancel_requested: reported.cancel_requested,
@@ -146,10 +148,10 @@ impl From<Reported> for proto::Reported {
     }
 }
 
-impl TryFrom<proto::Reported> for Reported {
+impl TryFrom<proto::ReportAck> for ReportAck {
     type Error = ApiError;
 
-    fn try_from(reported: proto::Reported) -> Result<Self, ApiError> {
+    fn try_from(reported: proto::ReportAck) -> Result<Self, ApiError> {
         Ok(Self {
             state: enums::state_kind("reported.state", reported.state)?,
             cancel_requested: reported.cancel_requested,

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{Extras, History, Lease, RunRecord, State, StateKind, Task, Timestamp, Token};
+use dueline_domain::{
+    Effect, History, Lease, Owed, RunRecord, State, StateKind, Task, TaskOptions, Timestamp, Token,
+    WriteId,
+};
 
-use super::{bounds, enums};
+use super::{enums, field};
 use crate::{
     ApiError,
     grpc::proto::{self, task::State as Wire},
@@ -26,13 +29,13 @@ impl From<Task> for proto::Task {
             tries: task.tries,
             losses: task.losses,
             cancel_requested: task.cancel_requested,
-            write: task.write.get(),
             payload: task.payload,
             checkpoint: task.checkpoint,
             result: task.result,
-            error: bounds::string_opt(task.error),
+            error: field::string_opt(task.error),
             history: task.history.map(|history| (*history).into()),
-            extras: task.extras.map(|extras| (*extras).into()),
+            options: task.options.map(|options| (*options).into()),
+            owed: task.owed.map(|owed| (*owed).into()),
         }
     }
 }
@@ -42,31 +45,35 @@ impl TryFrom<proto::Task> for Task {
 
     fn try_from(task: proto::Task) -> Result<Self, ApiError> {
         Ok(Self {
-            id: bounds::task_id("task.id", &task.id)?,
-            job: bounds::job_name("task.job", &task.job)?,
-            state: bounds::required("task.state", task.state)?.try_into()?,
-            priority: bounds::priority("task.priority", task.priority)?,
-            weight: bounds::weight("task.weight", task.weight)?,
-            run_at: bounds::timestamp("task.run_at_ms", task.run_at_ms)?,
-            created_at: bounds::timestamp("task.created_at_ms", task.created_at_ms)?,
-            changed_at: bounds::timestamp("task.changed_at_ms", task.changed_at_ms)?,
-            started_at: bounds::timestamp_opt("task.started_at_ms", task.started_at_ms)?,
-            finished_at: bounds::timestamp_opt("task.finished_at_ms", task.finished_at_ms)?,
+            id: field::task_id("task.id", &task.id)?,
+            job: field::job_name("task.job", &task.job)?,
+            state: field::required("task.state", task.state)?.try_into()?,
+            priority: field::priority("task.priority", task.priority)?,
+            weight: field::weight("task.weight", task.weight)?,
+            run_at: field::timestamp("task.run_at_ms", task.run_at_ms)?,
+            created_at: field::timestamp("task.created_at_ms", task.created_at_ms)?,
+            changed_at: field::timestamp("task.changed_at_ms", task.changed_at_ms)?,
+            started_at: field::timestamp_opt("task.started_at_ms", task.started_at_ms)?,
+            finished_at: field::timestamp_opt("task.finished_at_ms", task.finished_at_ms)?,
             tries: task.tries,
             losses: task.losses,
             cancel_requested: task.cancel_requested,
-            write: bounds::write_id("task.write", task.write)?,
+            write: WriteId::HIDDEN,
             payload: task.payload,
             checkpoint: task.checkpoint,
             result: task.result,
-            error: bounds::text_opt(task.error),
+            error: field::text_opt(task.error),
             history: task
                 .history
                 .map(|history| History::try_from(history).map(Box::new))
                 .transpose()?,
-            extras: task
-                .extras
-                .map(|extras| Extras::try_from(extras).map(Box::new))
+            options: task
+                .options
+                .map(|options| TaskOptions::try_from(options).map(Box::new))
+                .transpose()?,
+            owed: task
+                .owed
+                .map(|owed| Owed::try_from(owed).map(Box::new))
                 .transpose()?,
         })
     }
@@ -79,12 +86,11 @@ impl From<State> for Wire {
             State::New { due_at } => Self::New(proto::NewState {
                 due_at_ms: due_at.millis(),
             }),
-            State::Enqueued { token, expires_at } => Self::Enqueued(proto::EnqueuedState {
-                token: token.get(),
+            State::Enqueued { expires_at, .. } => Self::Enqueued(proto::EnqueuedState {
                 expires_at_ms: expires_at.millis(),
             }),
-            State::Claimed { token, lease } => Self::Claimed(owned(token, &lease)),
-            State::Processing { token, lease } => Self::Processing(owned(token, &lease)),
+            State::Claimed { lease, .. } => Self::Claimed(owned(&lease)),
+            State::Processing { lease, .. } => Self::Processing(owned(&lease)),
             State::Retriable { retry_at } => Self::Retriable(proto::RetriableState {
                 retry_at_ms: retry_at.millis(),
             }),
@@ -104,25 +110,25 @@ impl TryFrom<Wire> for State {
         Ok(match state {
             Wire::Waiting(proto::WaitingState {}) => Self::Waiting,
             Wire::New(new) => Self::New {
-                due_at: bounds::timestamp("task.new.due_at_ms", new.due_at_ms)?,
+                due_at: field::timestamp("task.new.due_at_ms", new.due_at_ms)?,
             },
             Wire::Enqueued(enqueued) => Self::Enqueued {
-                token: bounds::token("task.enqueued.token", enqueued.token)?,
-                expires_at: bounds::timestamp(
+                token: Token::HIDDEN,
+                expires_at: field::timestamp(
                     "task.enqueued.expires_at_ms",
                     enqueued.expires_at_ms,
                 )?,
             },
-            Wire::Claimed(owned) => {
-                let (token, lease) = lease(&owned)?;
-                Self::Claimed { token, lease }
-            }
-            Wire::Processing(owned) => {
-                let (token, lease) = lease(&owned)?;
-                Self::Processing { token, lease }
-            }
+            Wire::Claimed(owned) => Self::Claimed {
+                token: Token::HIDDEN,
+                lease: lease(&owned)?,
+            },
+            Wire::Processing(owned) => Self::Processing {
+                token: Token::HIDDEN,
+                lease: lease(&owned)?,
+            },
             Wire::Retriable(retriable) => Self::Retriable {
-                retry_at: bounds::timestamp("task.retriable.retry_at_ms", retriable.retry_at_ms)?,
+                retry_at: field::timestamp("task.retriable.retry_at_ms", retriable.retry_at_ms)?,
             },
             Wire::Ended(number) => match enums::state_kind("task.ended", number)? {
                 StateKind::Succeeded => Self::Succeeded,
@@ -139,9 +145,8 @@ impl TryFrom<Wire> for State {
     }
 }
 
-fn owned(token: Token, lease: &Lease) -> proto::OwnedState {
+fn owned(lease: &Lease) -> proto::OwnedState {
     proto::OwnedState {
-        token: token.get(),
         worker: lease.worker.to_string(),
         claimed_at_ms: lease.claimed_at.millis(),
         heartbeat_at_ms: lease.heartbeat_at.millis(),
@@ -150,16 +155,43 @@ fn owned(token: Token, lease: &Lease) -> proto::OwnedState {
     }
 }
 
-fn lease(owned: &proto::OwnedState) -> Result<(Token, Lease), ApiError> {
-    let token = bounds::token("task.lease.token", owned.token)?;
-    let lease = Lease {
-        worker: bounds::worker_id("task.lease.worker", &owned.worker)?,
-        claimed_at: bounds::timestamp("task.lease.claimed_at_ms", owned.claimed_at_ms)?,
-        heartbeat_at: bounds::timestamp("task.lease.heartbeat_at_ms", owned.heartbeat_at_ms)?,
-        expires_at: bounds::timestamp("task.lease.expires_at_ms", owned.expires_at_ms)?,
-        deadline_at: bounds::timestamp_opt("task.lease.deadline_at_ms", owned.deadline_at_ms)?,
-    };
-    Ok((token, lease))
+fn lease(owned: &proto::OwnedState) -> Result<Lease, ApiError> {
+    Ok(Lease {
+        worker: field::worker_id("task.lease.worker", &owned.worker)?,
+        claimed_at: field::timestamp("task.lease.claimed_at_ms", owned.claimed_at_ms)?,
+        heartbeat_at: field::timestamp("task.lease.heartbeat_at_ms", owned.heartbeat_at_ms)?,
+        expires_at: field::timestamp("task.lease.expires_at_ms", owned.expires_at_ms)?,
+        deadline_at: field::timestamp_opt("task.lease.deadline_at_ms", owned.deadline_at_ms)?,
+    })
+}
+
+impl From<Owed> for proto::Owed {
+    fn from(owed: Owed) -> Self {
+        let names = owed.effects.iter().map(|effect| effect.name().to_owned());
+        Self {
+            effects: names.collect(),
+            next_try_at_ms: owed.trigger_at.millis(),
+            failures: owed.failures,
+            error: field::string_opt(owed.error),
+        }
+    }
+}
+
+impl TryFrom<proto::Owed> for Owed {
+    type Error = ApiError;
+
+    fn try_from(owed: proto::Owed) -> Result<Self, ApiError> {
+        let effect = |name: &String| {
+            let unknown = || ApiError::invalid("task.owed.effects", "unknown_effect", name);
+            Effect::from_name(name).ok_or_else(unknown)
+        };
+        Ok(Self {
+            effects: owed.effects.iter().map(effect).collect::<Result<_, _>>()?,
+            trigger_at: field::timestamp("task.owed.next_try_at_ms", owed.next_try_at_ms)?,
+            failures: owed.failures,
+            error: field::text_opt(owed.error),
+        })
+    }
 }
 
 impl From<History> for proto::History {
@@ -202,9 +234,9 @@ impl TryFrom<proto::RunRecord> for RunRecord {
     fn try_from(run: proto::RunRecord) -> Result<Self, ApiError> {
         Ok(Self {
             attempt: run.attempt,
-            worker: bounds::worker_id("task.history.worker", &run.worker)?,
-            started_at: bounds::timestamp("task.history.started_at_ms", run.started_at_ms)?,
-            finished_at: bounds::timestamp("task.history.finished_at_ms", run.finished_at_ms)?,
+            worker: field::worker_id("task.history.worker", &run.worker)?,
+            started_at: field::timestamp("task.history.started_at_ms", run.started_at_ms)?,
+            finished_at: field::timestamp("task.history.finished_at_ms", run.finished_at_ms)?,
             end: enums::run_end("task.history.end", run.end)?,
             info: Arc::from(run.info),
         })

@@ -5,16 +5,16 @@ use crate::{ApiError, ErrorKind};
 /// Parses the entries, calls the service with the good ones, and puts all answers into the order of the entries.
 pub(super) async fn each<W, D, A, F>(
     entries: Vec<W>,
+    mut parse: impl FnMut(W) -> Result<D, ApiError>,
     call: impl FnOnce(Vec<D>) -> F,
 ) -> Vec<Result<A, ApiError>>
 where
-    D: TryFrom<W, Error = ApiError>,
     F: Future<Output = Vec<Result<A, ApiError>>>,
 {
     let mut good = Vec::with_capacity(entries.len());
     let mut refused = Vec::with_capacity(entries.len());
     for entry in entries {
-        match D::try_from(entry) {
+        match parse(entry) {
             Ok(entry) => {
                 good.push(entry);
                 refused.push(None);
@@ -60,7 +60,7 @@ mod tests {
     #[tokio::test]
     async fn f_138_a_bad_entry_fails_alone_and_answers_keep_their_places() {
         let call = async |good: Vec<Even>| good.into_iter().map(|n| Ok(n.0 * 10)).collect();
-        let answers = each(vec![2, 3, 4, 5, 6], call).await;
+        let answers = each(vec![2, 3, 4, 5, 6], Even::try_from, call).await;
         let numbers: Vec<_> = answers.iter().map(|a| a.as_ref().ok().copied()).collect();
         assert_eq!(numbers, [Some(20), None, Some(40), None, Some(60)]);
     }
@@ -68,7 +68,7 @@ mod tests {
     #[tokio::test]
     async fn a_service_that_forgets_an_answer_is_found_out() {
         let call = async |_: Vec<Even>| vec![Ok(1)];
-        let answers = each(vec![2, 4], call).await;
+        let answers = each(vec![2, 4], Even::try_from, call).await;
         assert_eq!(answers[0], Ok(1));
         assert_eq!(answers[1].as_ref().unwrap_err().kind(), ErrorKind::Internal);
     }

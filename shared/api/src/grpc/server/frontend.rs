@@ -1,19 +1,19 @@
 //! The frontend over gRPC.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Modification, NewTask, Policy};
-use dueline_ports::ListQuery;
+use dueline_domain::Policy;
+use dueline_ports::{Clock, ListQuery, Rng};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
 use super::batch::each;
 use crate::{
-    Frontend,
+    Call, Frontend, JobPut,
     grpc::{
         convert::{
-            bounds::{self, batch, job_name, required, task_id},
-            check_job, job_or,
+            field::{self, batch, job_name, required, task_id},
+            job_or, modification, new_task,
         },
         message::MESSAGE_BYTES_MAX,
         proto::{self, frontend_server, submit_result},
@@ -25,16 +25,31 @@ use crate::{
 pub struct FrontendServer {
     frontend: Arc<dyn Frontend>,
     default_policy: Policy,
+    clock: Arc<dyn Clock>,
+    rng: Arc<dyn Rng>,
 }
 
 impl FrontendServer {
-    /// Serves `frontend`. What a job that is put says nothing about is as in `default_policy`.
-    pub fn new(frontend: Arc<dyn Frontend>, default_policy: Policy) -> Self {
+    /// Serves `frontend`. What a job that is put does not set is as in `default_policy`.
+    pub fn new(
+        frontend: Arc<dyn Frontend>,
+        default_policy: Policy,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+    ) -> Self {
         Self {
             frontend,
             default_policy,
+            clock,
+            rng,
         }
     }
+}
+
+/// The context that the edge has put into a request, with the request's message.
+fn parts<M>(mut request: Request<M>) -> (Call, M) {
+    let call = request.extensions_mut().remove::<Call>();
+    (call.unwrap_or_default(), request.into_inner())
 }
 
 #[tonic::async_trait]
@@ -43,10 +58,13 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::PutJobRequest>,
     ) -> Result<Response<proto::PutJobResponse>, Status> {
-        let job = required("job", request.into_inner().job)?;
-        let job = job_or(job, &self.default_policy)?;
-        check_job(&job)?;
-        let job = Some(self.frontend.put_job(job).await?.as_ref().into());
+        let (call, request) = parts(request);
+        let job = required("job", request.job)?;
+        let put = JobPut {
+            keeps_pause: job.paused.is_none(),
+            job: job_or(job, &self.default_policy)?,
+        };
+        let job = Some(self.frontend.put_job(&call, put).await?.as_ref().into());
         Ok(Response::new(proto::PutJobResponse { job }))
     }
 
@@ -54,16 +72,18 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
-        let name = job_name("name", &request.into_inner().name)?;
-        let job = Some(self.frontend.job(&name).await?.as_ref().into());
+        let (call, request) = parts(request);
+        let name = job_name("name", &request.name)?;
+        let job = Some(self.frontend.job(&call, &name).await?.as_ref().into());
         Ok(Response::new(proto::GetJobResponse { job }))
     }
 
     async fn list_jobs(
         &self,
-        _: Request<proto::ListJobsRequest>,
+        request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
-        let jobs = self.frontend.jobs().await?;
+        let (call, _) = parts(request);
+        let jobs = self.frontend.jobs(&call).await?;
         let jobs = jobs.iter().map(|job| job.as_ref().into()).collect();
         Ok(Response::new(proto::ListJobsResponse { jobs }))
     }
@@ -72,9 +92,12 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::PauseJobRequest>,
     ) -> Result<Response<proto::PauseJobResponse>, Status> {
-        let request = request.into_inner();
+        let (call, request) = parts(request);
         let name = job_name("name", &request.name)?;
-        let job = self.frontend.pause_job(&name, request.paused).await?;
+        let job = self
+            .frontend
+            .pause_job(&call, &name, request.paused)
+            .await?;
         let job = Some(job.as_ref().into());
         Ok(Response::new(proto::PauseJobResponse { job }))
     }
@@ -83,8 +106,9 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::DeleteJobRequest>,
     ) -> Result<Response<proto::DeleteJobResponse>, Status> {
-        let name = job_name("name", &request.into_inner().name)?;
-        self.frontend.delete_job(&name).await?;
+        let (call, request) = parts(request);
+        let name = job_name("name", &request.name)?;
+        self.frontend.delete_job(&call, &name).await?;
         Ok(Response::new(proto::DeleteJobResponse {}))
     }
 
@@ -92,8 +116,9 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::JobStatsRequest>,
     ) -> Result<Response<proto::JobStatsResponse>, Status> {
-        let name = job_name("name", &request.into_inner().name)?;
-        let stats = Some(self.frontend.job_stats(&name).await?.into());
+        let (call, request) = parts(request);
+        let name = job_name("name", &request.name)?;
+        let stats = Some(self.frontend.job_stats(&call, &name).await?.into());
         Ok(Response::new(proto::JobStatsResponse { stats }))
     }
 
@@ -101,9 +126,12 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::SubmitRequest>,
     ) -> Result<Response<proto::SubmitResponse>, Status> {
-        let tasks = request.into_inner().tasks;
-        batch("tasks", tasks.len())?;
-        let answers = each(tasks, |tasks: Vec<NewTask>| self.frontend.submit(tasks)).await;
+        let (call, request) = parts(request);
+        batch("tasks", request.tasks.len())?;
+        let now = self.clock.now();
+        let parse = |task| new_task(task, || self.rng.task_id(now));
+        let submit = |tasks| self.frontend.submit(&call, tasks);
+        let answers = each(request.tasks, parse, submit).await;
         let result = |answer| proto::SubmitResult {
             result: Some(match answer {
                 Ok(submitted) => {
@@ -120,11 +148,11 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::GetTaskRequest>,
     ) -> Result<Response<proto::GetTaskResponse>, Status> {
-        let request = request.into_inner();
+        let (call, request) = parts(request);
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
-        let wait = request.wait_ms.map(bounds::wait);
-        let task = Some(self.frontend.task(&job, &id, wait).await?.into());
+        let wait = request.wait_ms.map(Duration::from_millis);
+        let task = Some(self.frontend.task(&call, &job, &id, wait).await?.into());
         Ok(Response::new(proto::GetTaskResponse { task }))
     }
 
@@ -132,13 +160,14 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::ListTasksRequest>,
     ) -> Result<Response<proto::ListTasksResponse>, Status> {
-        let mut query = ListQuery::try_from(request.into_inner())?;
+        let (call, request) = parts(request);
+        let mut query = ListQuery::try_from(request)?;
         loop {
-            let page = self.frontend.tasks(query.clone()).await?;
+            let page = self.frontend.tasks(&call, query.clone()).await?;
             let len = page.tasks.len();
             let page = proto::ListTasksResponse {
                 tasks: page.tasks.into_iter().map(Into::into).collect(),
-                next: bounds::string_opt(page.next),
+                next: field::string_opt(page.next),
             };
             // Tasks with large payloads: a shorter page, whose cursor tells where it really ended.
             if len <= 1 || page.encoded_len() <= MESSAGE_BYTES_MAX {
@@ -152,12 +181,15 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::CancelRequest>,
     ) -> Result<Response<proto::CancelResponse>, Status> {
-        let request = request.into_inner();
+        let (call, request) = parts(request);
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
         let running = request.running_cancel()?;
-        let reason = request.reason.as_deref().map(bounds::error_text);
-        let task = self.frontend.cancel(&job, &id, running, reason).await?;
+        let reason = request.reason.map(Arc::from);
+        let task = self
+            .frontend
+            .cancel(&call, &job, &id, running, reason)
+            .await?;
         let task = Some(task.into());
         Ok(Response::new(proto::CancelResponse { task }))
     }
@@ -166,11 +198,12 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::ModifyRequest>,
     ) -> Result<Response<proto::ModifyResponse>, Status> {
-        let request = request.into_inner();
+        let (call, request) = parts(request);
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
-        let change = Modification::try_from(request)?;
-        let task = Some(self.frontend.modify(&job, &id, change).await?.into());
+        let change = modification(request, self.clock.now())?;
+        let task = self.frontend.modify(&call, &job, &id, change).await?;
+        let task = Some(task.into());
         Ok(Response::new(proto::ModifyResponse { task }))
     }
 
@@ -178,18 +211,19 @@ impl frontend_server::Frontend for FrontendServer {
         &self,
         request: Request<proto::RedriveRequest>,
     ) -> Result<Response<proto::RedriveResponse>, Status> {
-        let request = request.into_inner();
+        let (call, request) = parts(request);
         let job = job_name("job", &request.job)?;
         let id = task_id("id", &request.id)?;
-        let task = Some(self.frontend.redrive(&job, &id).await?.into());
+        let task = Some(self.frontend.redrive(&call, &job, &id).await?.into());
         Ok(Response::new(proto::RedriveResponse { task }))
     }
 
     async fn list_workers(
         &self,
-        _: Request<proto::ListWorkersRequest>,
+        request: Request<proto::ListWorkersRequest>,
     ) -> Result<Response<proto::ListWorkersResponse>, Status> {
-        let workers = self.frontend.workers().await?.into_iter();
+        let (call, _) = parts(request);
+        let workers = self.frontend.workers(&call).await?.into_iter();
         let workers = workers.map(Into::into).collect();
         Ok(Response::new(proto::ListWorkersResponse { workers }))
     }

@@ -10,7 +10,7 @@ use super::batch::each;
 use crate::{
     ApiError,
     grpc::{
-        convert::bounds::{self, batch, job_name, millis},
+        convert::field::{self, batch, job_name, millis},
         proto::{self, queue_server},
     },
 };
@@ -53,7 +53,11 @@ impl queue_server::Queue for QueueServer {
         let result = |answer: Result<(), ApiError>| proto::SendResult {
             error: answer.err().map(Into::into),
         };
-        let results = each(messages, send).await.into_iter().map(result).collect();
+        let results = each(messages, TaskRef::try_from, send)
+            .await
+            .into_iter()
+            .map(result)
+            .collect();
         Ok(Response::new(proto::SendResponse { results }))
     }
 
@@ -65,7 +69,7 @@ impl queue_server::Queue for QueueServer {
         let job = job_name("job", &request.job)?;
         let max = usize::try_from(request.messages_max).unwrap_or(usize::MAX);
         batch("messages_max", max)?;
-        let wait = bounds::wait(request.wait_ms);
+        let wait = field::wait_at_most(request.wait_ms);
         let received = self.0.receive(&job, max, wait).await;
         let deliveries = received.map_err(ApiError::from)?.into_iter();
         Ok(Response::new(proto::ReceiveResponse {

@@ -7,26 +7,26 @@ use tonic::{Request, Response};
 
 use super::batch::each;
 use crate::{
-    ApiError, Registration, Report, Reported, Status,
+    ApiError, Registration, Report, ReportAck, StatusController,
     grpc::{
-        convert::bounds::{batch, worker_id},
-        proto::{self, claim_result, report_result, status_server},
+        convert::field::{batch, worker_id},
+        proto::{self, claim_result, report_result, status_controller_server},
     },
 };
 
 /// Makes a status controller reachable.
 #[derive(Clone)]
-pub struct StatusServer(Arc<dyn Status>);
+pub struct StatusControllerServer(Arc<dyn StatusController>);
 
-impl StatusServer {
+impl StatusControllerServer {
     /// Serves `status`.
-    pub fn new(status: Arc<dyn Status>) -> Self {
+    pub fn new(status: Arc<dyn StatusController>) -> Self {
         Self(status)
     }
 }
 
 #[tonic::async_trait]
-impl status_server::Status for StatusServer {
+impl status_controller_server::StatusController for StatusControllerServer {
     async fn claim(
         &self,
         request: Request<proto::ClaimRequest>,
@@ -35,8 +35,8 @@ impl status_server::Status for StatusServer {
         let worker = worker_id("worker", &request.worker)?;
         batch("messages", request.messages.len())?;
         let start = request.start;
-        let claim = |messages: Vec<TaskRef>| self.0.claim(&worker, messages, start);
-        let answers = each(request.messages, claim).await;
+        let claim = |messages| self.0.claim(&worker, messages, start);
+        let answers = each(request.messages, TaskRef::try_from, claim).await;
         let result = |answer| proto::ClaimResult {
             result: Some(match answer {
                 Ok(claimed) => claim_result::Result::Assignment(proto::Assignment::from(claimed)),
@@ -53,25 +53,25 @@ impl status_server::Status for StatusServer {
     ) -> Result<Response<proto::ReportResponse>, tonic::Status> {
         let reports = request.into_inner().reports;
         batch("reports", reports.len())?;
-        let answers = each(reports, |reports: Vec<Report>| self.0.report(reports)).await;
+        let answers = each(reports, Report::try_from, |reports| self.0.report(reports)).await;
         Ok(Response::new(report_response(answers)))
     }
 
-    async fn alive(
+    async fn register_worker(
         &self,
-        request: Request<proto::AliveRequest>,
-    ) -> Result<Response<proto::AliveResponse>, tonic::Status> {
+        request: Request<proto::RegisterWorkerRequest>,
+    ) -> Result<Response<proto::RegisterWorkerResponse>, tonic::Status> {
         let worker = Registration::try_from(request.into_inner())?;
-        Ok(Response::new(self.0.alive(worker).await?.into()))
+        Ok(Response::new(self.0.register_worker(worker).await?.into()))
     }
 
-    async fn leave(
+    async fn deregister_worker(
         &self,
-        request: Request<proto::LeaveRequest>,
-    ) -> Result<Response<proto::LeaveResponse>, tonic::Status> {
+        request: Request<proto::DeregisterWorkerRequest>,
+    ) -> Result<Response<proto::DeregisterWorkerResponse>, tonic::Status> {
         let worker = worker_id("worker", &request.into_inner().worker)?;
-        self.0.leave(&worker).await?;
-        Ok(Response::new(proto::LeaveResponse {}))
+        self.0.deregister_worker(&worker).await?;
+        Ok(Response::new(proto::DeregisterWorkerResponse {}))
     }
 
     async fn jobs(
@@ -85,10 +85,10 @@ impl status_server::Status for StatusServer {
 }
 
 /// Answers to reports, which two services take.
-pub(super) fn report_response(answers: Vec<Result<Reported, ApiError>>) -> proto::ReportResponse {
+pub(super) fn report_response(answers: Vec<Result<ReportAck, ApiError>>) -> proto::ReportResponse {
     let result = |answer| proto::ReportResult {
         result: Some(match answer {
-            Ok(reported) => report_result::Result::Reported(proto::Reported::from(reported)),
+            Ok(reported) => report_result::Result::Ack(proto::ReportAck::from(reported)),
             Err(error) => report_result::Result::Error(proto::ApiError::from(error)),
         }),
     };

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
-    Action, ApiError, Assignment, NextWork, Report, Work,
-    grpc::{convert::bounds, message::ASSIGNMENTS_MAX, proto},
+    Action, ApiError, Assignment, Controller, PollRequest, Report,
+    grpc::{convert::field, message::ASSIGNMENTS_MAX, proto},
 };
 
 /// How long the controller is asked to wait at a time. Nothing is lost when this passes: the stream asks again.
@@ -20,9 +20,9 @@ const WAIT: Duration = Duration::from_secs(20);
 /// in a busy loop.
 const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves one client until it goes, in whatever way. What it did not confirm by then is given back.
+/// Serves one client until its stream ends. Tasks that the client has not confirmed by then are abandoned.
 pub(super) fn assignments<I>(
-    work: Arc<dyn Work>,
+    work: Arc<dyn Controller>,
     returns: TaskGroup,
     client: I,
 ) -> impl Stream<Item = Result<proto::StreamResponse, Status>> + Send + 'static
@@ -54,7 +54,7 @@ where
 struct Feed<I> {
     client: I,
     /// What the client wants; its counts are what is left of the announced room.
-    room: Option<NextWork>,
+    room: Option<PollRequest>,
     /// The question to the controller. It is not dropped when the client announces more room, because an answer
     /// under way could be lost with it.
     asking: Option<BoxFuture<'static, Result<Vec<Assignment>, ApiError>>>,
@@ -99,7 +99,7 @@ where
         if tasks_max == 0 || room.weight_max == 0 {
             return;
         }
-        let ask = NextWork {
+        let ask = PollRequest {
             tasks_max,
             wait: WAIT,
             ..room.clone()
@@ -111,11 +111,11 @@ where
     /// Takes in what the client said.
     fn hear(&mut self, said: proto::StreamRequest) -> Result<(), ApiError> {
         self.unconfirmed.confirm(said.received)?;
-        let Some(next) = said.next else {
-            bounds::required("next", self.room.as_ref())?;
+        let Some(next) = said.poll else {
+            field::required("next", self.room.as_ref())?;
             return Ok(());
         };
-        let mut next = NextWork::try_from(next)?;
+        let mut next = PollRequest::try_from(next)?;
         if let Some(room) = &self.room {
             if next.worker != room.worker {
                 let text = "must be the same on the whole stream";
@@ -153,9 +153,12 @@ async fn answer(
     }
 }
 
-async fn ask_once(work: Arc<dyn Work>, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
+async fn ask_once(
+    work: Arc<dyn Controller>,
+    ask: PollRequest,
+) -> Result<Vec<Assignment>, ApiError> {
     let asked_at = Instant::now();
-    let assignments = work.next(ask).await?;
+    let assignments = work.poll(ask).await?;
     if assignments.is_empty() && asked_at.elapsed() < EMPTY_PAUSE {
         tokio::time::sleep(EMPTY_PAUSE).await;
     }
@@ -165,7 +168,7 @@ async fn ask_once(work: Arc<dyn Work>, ask: NextWork) -> Result<Vec<Assignment>,
 /// Tasks that were sent but not confirmed. Dropping this, which is what happens when a stream ends or breaks, gives
 /// them back.
 struct Unconfirmed {
-    work: Arc<dyn Work>,
+    work: Arc<dyn Controller>,
     returns: TaskGroup,
     /// In the order they were sent.
     tasks: VecDeque<(JobName, TaskId, Token)>,
@@ -215,7 +218,7 @@ impl Drop for Unconfirmed {
 }
 
 fn give_back((job, id, token): (JobName, TaskId, Token)) -> Report {
-    // A token is random and its task is given back once at most, so it can name the write as well.
+    // A token is random and its task is abandoned once at most, so the token can name the write as well.
     let write = WriteId::from_random(token.get());
     let action = Action::Abandon;
     Report {
@@ -224,5 +227,6 @@ fn give_back((job, id, token): (JobName, TaskId, Token)) -> Report {
         token,
         write,
         action,
+        trace: None,
     }
 }

@@ -8,42 +8,42 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{batch::each, status::report_response, stream};
 use crate::{
-    NextWork, Registration, Report, Work,
+    Controller, PollRequest, Registration, Report,
     grpc::{
-        convert::bounds::{batch, worker_id},
+        convert::field::{batch, worker_id},
         message::ASSIGNMENTS_MAX,
-        proto::{self, work_server},
+        proto::{self, controller_server},
     },
 };
 
 /// Makes a controller reachable.
 #[derive(Clone)]
-pub struct WorkServer {
-    work: Arc<dyn Work>,
+pub struct ControllerServer {
+    work: Arc<dyn Controller>,
     /// Tasks of broken streams on their way back.
     returns: TaskGroup,
 }
 
-impl WorkServer {
-    /// Serves `work`. A [`Work::next`] that answers an error ends the streams that wait on it: this is how a
+impl ControllerServer {
+    /// Serves `work`. A [`Controller::poll`] that answers an error ends the streams that wait on it: this is how a
     /// controller that stops lets its clients go.
-    pub fn new(work: Arc<dyn Work>) -> Self {
+    pub fn new(work: Arc<dyn Controller>) -> Self {
         let returns = TaskGroup::new();
         Self { work, returns }
     }
 }
 
 #[tonic::async_trait]
-impl work_server::Work for WorkServer {
-    async fn next(
+impl controller_server::Controller for ControllerServer {
+    async fn poll(
         &self,
-        request: Request<proto::NextWork>,
-    ) -> Result<Response<proto::NextResponse>, Status> {
-        let mut ask = NextWork::try_from(request.into_inner())?;
+        request: Request<proto::PollRequest>,
+    ) -> Result<Response<proto::PollResponse>, Status> {
+        let mut ask = PollRequest::try_from(request.into_inner())?;
         ask.tasks_max = ask.tasks_max.min(ASSIGNMENTS_MAX);
-        let assignments = self.work.next(ask).await?.into_iter();
+        let assignments = self.work.poll(ask).await?.into_iter();
         let assignments = assignments.map(Into::into).collect();
-        Ok(Response::new(proto::NextResponse { assignments }))
+        Ok(Response::new(proto::PollResponse { assignments }))
     }
 
     type StreamStream = BoxStream<'static, Result<proto::StreamResponse, Status>>;
@@ -63,24 +63,29 @@ impl work_server::Work for WorkServer {
     ) -> Result<Response<proto::ReportResponse>, Status> {
         let reports = request.into_inner().reports;
         batch("reports", reports.len())?;
-        let answers = each(reports, |reports: Vec<Report>| self.work.report(reports)).await;
+        let answers = each(reports, Report::try_from, |reports| {
+            self.work.report(reports)
+        })
+        .await;
         Ok(Response::new(report_response(answers)))
     }
 
-    async fn alive(
+    async fn register_worker(
         &self,
-        request: Request<proto::AliveRequest>,
-    ) -> Result<Response<proto::AliveResponse>, Status> {
+        request: Request<proto::RegisterWorkerRequest>,
+    ) -> Result<Response<proto::RegisterWorkerResponse>, Status> {
         let worker = Registration::try_from(request.into_inner())?;
-        Ok(Response::new(self.work.alive(worker).await?.into()))
+        Ok(Response::new(
+            self.work.register_worker(worker).await?.into(),
+        ))
     }
 
-    async fn leave(
+    async fn deregister_worker(
         &self,
-        request: Request<proto::LeaveRequest>,
-    ) -> Result<Response<proto::LeaveResponse>, Status> {
+        request: Request<proto::DeregisterWorkerRequest>,
+    ) -> Result<Response<proto::DeregisterWorkerResponse>, Status> {
         let worker = worker_id("worker", &request.into_inner().worker)?;
-        self.work.leave(&worker).await?;
-        Ok(Response::new(proto::LeaveResponse {}))
+        self.work.deregister_worker(&worker).await?;
+        Ok(Response::new(proto::DeregisterWorkerResponse {}))
     }
 }

@@ -54,7 +54,7 @@ const fn timeout_default_ms() -> u32 {
     30_000
 }
 
-/// Headers that belong to the connection, or that tell about the task and must be ours.
+/// Headers that belong to the connection, or that describe the task and are set by Dueline.
 const CLOSED_HEADERS: [&str; 14] = [
     "host",
     "content-length",

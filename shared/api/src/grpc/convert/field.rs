@@ -1,27 +1,19 @@
-//! Single fields: parsed, bounded, and named when they are wrong.
+//! Single values of messages: parsed and bounded, with errors that name the field.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_domain::{
-    JobName, Priority, TaskId, Timestamp, Token, Weight, WorkerId, WriteId, limits,
-};
+use dueline_domain::{JobName, Priority, Timestamp, Token, Weight, WorkerId, WriteId, limits};
 
-use crate::ApiError;
-
-/// Longest wait of one call. Whoever waits longer asks again, as after any empty answer.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(3_600);
-
-/// Largest settings of a handler in bytes. A hundred assignments with the largest inputs fit into one message with
-/// these, see [`crate::grpc::message::ASSIGNMENTS_MAX`].
-pub(crate) const HANDLER_CONFIG_BYTES_MAX: usize = 48 * 1024;
+pub(crate) use crate::check::field::*;
+use crate::{ApiError, check};
 
 pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, ApiError> {
-    value.ok_or_else(|| ApiError::invalid(field, "missing", "is missing"))
+    value.ok_or_else(|| ApiError::invalid(field, "missing_field", "is missing"))
 }
 
 pub(crate) fn job_name(field: &'static str, text: &str) -> Result<JobName, ApiError> {
-    JobName::parse(text).map_err(|error| ApiError::invalid(field, "bad_name", error))
+    JobName::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
 }
 
 pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<JobName>, ApiError> {
@@ -29,26 +21,22 @@ pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<Job
     names.iter().map(|name| job_name(field, name)).collect()
 }
 
-pub(crate) fn task_id(field: &'static str, text: &str) -> Result<TaskId, ApiError> {
-    TaskId::parse(text).map_err(|error| ApiError::invalid(field, "bad_id", error))
-}
-
 pub(crate) fn worker_id(field: &'static str, text: &str) -> Result<WorkerId, ApiError> {
-    WorkerId::parse(text).map_err(|error| ApiError::invalid(field, "bad_name", error))
+    WorkerId::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
 }
 
 pub(crate) fn token(field: &'static str, number: u64) -> Result<Token, ApiError> {
     Token::from_stored(number.cast_signed())
-        .ok_or_else(|| ApiError::invalid(field, "missing", "must not be 0"))
+        .ok_or_else(|| ApiError::invalid(field, "missing_field", "must not be 0"))
 }
 
 pub(crate) fn write_id(field: &'static str, number: u64) -> Result<WriteId, ApiError> {
     WriteId::from_stored(number.cast_signed())
-        .ok_or_else(|| ApiError::invalid(field, "missing", "must not be 0"))
+        .ok_or_else(|| ApiError::invalid(field, "missing_field", "must not be 0"))
 }
 
 pub(crate) fn timestamp(field: &'static str, millis: i64) -> Result<Timestamp, ApiError> {
-    Timestamp::from_millis(millis).map_err(|error| ApiError::invalid(field, "bad_time", error))
+    Timestamp::from_millis(millis).map_err(|error| ApiError::invalid(field, "invalid_value", error))
 }
 
 pub(crate) fn timestamp_opt(
@@ -59,40 +47,18 @@ pub(crate) fn timestamp_opt(
 }
 
 pub(crate) fn priority(field: &'static str, number: i32) -> Result<Priority, ApiError> {
-    Priority::new(number.into()).map_err(|error| ApiError::invalid(field, "bad_priority", error))
+    Priority::new(number.into())
+        .map_err(|error| ApiError::invalid(field, "invalid_priority", error))
 }
 
 pub(crate) fn weight(field: &'static str, number: u32) -> Result<Weight, ApiError> {
-    Weight::new(number.into()).map_err(|error| ApiError::invalid(field, "bad_weight", error))
+    Weight::new(number.into()).map_err(|error| ApiError::invalid(field, "invalid_weight", error))
 }
 
 /// A payload, checkpoint or result.
 pub(crate) fn payload(field: &'static str, bytes: Bytes) -> Result<Bytes, ApiError> {
-    size(field, bytes.len(), limits().payload_bytes_max)?;
+    check::payload_len(field, bytes.len())?;
     Ok(bytes)
-}
-
-/// Checks a number of bytes.
-pub(crate) fn size(field: &'static str, bytes: usize, bytes_max: usize) -> Result<(), ApiError> {
-    if bytes > bytes_max {
-        let text = format!("has {bytes} bytes; at most {bytes_max} are allowed");
-        return Err(ApiError::invalid(field, "too_large", text));
-    }
-    Ok(())
-}
-
-/// Checks a short text.
-pub(crate) fn short(field: &'static str, text: Option<&Arc<str>>) -> Result<(), ApiError> {
-    size(field, text.map_or(0, |t| t.len()), limits().text_bytes_max)
-}
-
-/// Checks that a text is a JSON object; what is in it is for others to judge.
-pub(crate) fn json_object(field: &'static str, text: &str) -> Result<(), ApiError> {
-    serde_json::from_str::<BTreeMap<String, serde::de::IgnoredAny>>(text)
-        .map(drop)
-        .map_err(|error| {
-            ApiError::invalid(field, "bad_json", format!("is no JSON object: {error}"))
-        })
 }
 
 /// Checks the length of a batch.
@@ -119,6 +85,12 @@ pub(crate) fn text_opt(text: Option<String>) -> Option<Arc<str>> {
     text.map(Arc::from)
 }
 
+/// A trace context. One that is not well formed is ignored, as W3C Trace Context asks for.
+pub(crate) fn trace(text: Option<String>) -> Option<Arc<str>> {
+    let text = text.filter(|text| dueline_trace::is_well_formed(text))?;
+    Some(Arc::from(text))
+}
+
 pub(crate) fn string_opt(text: Option<Arc<str>>) -> Option<String> {
     text.map(|text| text.as_ref().to_owned())
 }
@@ -128,9 +100,18 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// A wait for one call.
-pub(crate) fn wait(millis: u64) -> Duration {
-    Duration::from_millis(millis).min(WAIT_MAX)
+/// Checks a number of bytes.
+pub(crate) fn size(field: &'static str, bytes: usize, bytes_max: usize) -> Result<(), ApiError> {
+    if bytes > bytes_max {
+        let text = format!("has {bytes} bytes; at most {bytes_max} are allowed");
+        return Err(ApiError::invalid(field, "too_long", text));
+    }
+    Ok(())
+}
+
+/// The wait of a call between the programs of one deployment, cut to the longest one.
+pub(crate) fn wait_at_most(millis: u64) -> Duration {
+    Duration::from_millis(millis).min(check::WAIT_MAX)
 }
 
 /// A number of things as the protocol has it.

@@ -1,4 +1,4 @@
-//! What a status controller and a controller are told in the same words: reports, signs of life and goodbyes.
+//! The calls that status controllers and controllers share: reports, registrations and deregistrations.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     errors::Effect::Writes,
 };
 use crate::{
-    Alive, ApiError, Report, Reported,
+    ApiError, Registered, Report, ReportAck,
     grpc::proto::{self, report_result},
 };
 
@@ -20,7 +20,7 @@ pub(super) async fn report<F>(
     remote: &Remote,
     reports: Vec<Report>,
     send: impl Fn(proto::ReportRequest) -> F,
-) -> Vec<Result<Reported, ApiError>>
+) -> Vec<Result<ReportAck, ApiError>>
 where
     F: Future<Output = Result<Response<proto::ReportResponse>, Status>>,
 {
@@ -36,30 +36,30 @@ where
     send_in_chunks(reports, limits().batch_len_max, send_some).await
 }
 
-fn reported(result: proto::ReportResult) -> Result<Reported, ApiError> {
+fn reported(result: proto::ReportResult) -> Result<ReportAck, ApiError> {
     match result.result.ok_or_else(missing)? {
-        report_result::Result::Reported(reported) => value(Some(reported)),
+        report_result::Result::Ack(reported) => value(Some(reported)),
         report_result::Result::Error(error) => Err(error.into()),
     }
 }
 
 /// Awaits the answer to a sign of life.
-pub(super) async fn alive(
+pub(super) async fn register_worker(
     remote: &Remote,
-    call: impl Future<Output = Result<Response<proto::AliveResponse>, Status>>,
-) -> Result<Alive, ApiError> {
+    call: impl Future<Output = Result<Response<proto::RegisterWorkerResponse>, Status>>,
+) -> Result<Registered, ApiError> {
     let answer = remote.call(Writes, Duration::ZERO, call).await?;
-    Ok(Alive {
+    Ok(Registered {
         interval: Duration::from_millis(answer.interval_ms),
         claims_start: answer.claims_start,
     })
 }
 
 /// Awaits the answer to a goodbye.
-pub(super) async fn leave(
+pub(super) async fn deregister_worker(
     remote: &Remote,
-    call: impl Future<Output = Result<Response<proto::LeaveResponse>, Status>>,
+    call: impl Future<Output = Result<Response<proto::DeregisterWorkerResponse>, Status>>,
 ) -> Result<(), ApiError> {
-    let proto::LeaveResponse {} = remote.call(Writes, Duration::ZERO, call).await?;
+    let proto::DeregisterWorkerResponse {} = remote.call(Writes, Duration::ZERO, call).await?;
     Ok(())
 }

@@ -1,8 +1,6 @@
 //! A router on a port, with bounds on connections.
 
 use std::{
-    convert::Infallible,
-    net::IpAddr,
     pin::pin,
     sync::{
         Arc,
@@ -11,10 +9,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, extract::Request, response::IntoResponse as _};
-use dueline_api::{ApiError, ErrorKind};
-use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
-use http::{header, uri::Authority};
+use axum::{Router, middleware::from_fn};
+use dueline_runtime::{ServiceError, Shutdown, TaskGroup, descriptors};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -27,9 +23,9 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-use crate::rest::{Failure, render};
+use super::site::SitePolicy;
 
-/// Most connections at once; more wait in the operating system's queue.
+/// Most connections at once; more wait in the operating system's queue. See [`connections_max`].
 const CONNECTIONS_MAX: usize = 16_384;
 /// A connection without a call, or with half the head of one, is closed after this.
 const IDLE_MAX: Duration = Duration::from_secs(75);
@@ -44,18 +40,20 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves HTTP/1.1 and HTTP/2 until the intake stops; calls that run then end by themselves, or with the work stage.
 ///
-/// A listener on the loopback interface only answers calls to a loopback host: a page of another site whose name was
-/// made to point here gets nothing.
+/// Every request passes the [`SitePolicy`] first, whichever router answers it.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
     shutdown: Shutdown,
 ) -> Result<(), ServiceError> {
-    let loopback = listener
-        .local_addr()
-        .is_ok_and(|address| address.ip().is_loopback());
+    let site = SitePolicy {
+        loopback: listener
+            .local_addr()
+            .is_ok_and(|address| address.ip().is_loopback()),
+    };
+    let router = router.layer(from_fn(move |request, next| site.middleware(request, next)));
     let group = TaskGroup::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(connections_max(descriptors::limit())));
     let server = Arc::new(server());
     loop {
         let stream = tokio::select! {
@@ -64,13 +62,7 @@ pub async fn serve(
             accepted = accept(&listener, &places) => accepted,
         };
         let (stream, place) = stream;
-        let connection = serve_one(
-            stream,
-            server.clone(),
-            router.clone(),
-            loopback,
-            shutdown.clone(),
-        );
+        let connection = serve_one(stream, server.clone(), router.clone(), shutdown.clone());
         group.spawn_infallible("http connection", async move {
             connection.await;
             drop(place);
@@ -78,6 +70,15 @@ pub async fn serve(
     }
     drop(listener);
     group.wait().await
+}
+
+/// Most connections of a process that may have `descriptors` open. Half of the descriptors stay for the store, for
+/// calls to other services and for commands: idle connections must not keep tasks from running.
+fn connections_max(descriptors: Option<u64>) -> usize {
+    let half = descriptors.map_or(usize::MAX, |limit| {
+        usize::try_from(limit / 2).unwrap_or(usize::MAX)
+    });
+    half.clamp(1, CONNECTIONS_MAX)
 }
 
 fn server() -> auto::Builder<TokioExecutor> {
@@ -123,7 +124,6 @@ async fn serve_one(
     stream: TcpStream,
     server: Arc<auto::Builder<TokioExecutor>>,
     router: Router,
-    loopback: bool,
     shutdown: Shutdown,
 ) {
     let called = Arc::new(AtomicBool::new(false));
@@ -131,13 +131,7 @@ async fn serve_one(
     let service = service_fn(move |request: http::Request<Incoming>| {
         seen.store(true, Ordering::Relaxed);
         let router = router.clone();
-        async move {
-            let request = request.map(axum::body::Body::new);
-            if loopback && !is_for_loopback(&request) {
-                return Ok::<_, Infallible>(refuse_host());
-            }
-            router.oneshot(request).await
-        }
+        async move { router.oneshot(request.map(axum::body::Body::new)).await }
     });
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // Until the version of HTTP is known, the server itself waits without a bound.
@@ -167,56 +161,15 @@ async fn serve_one(
     }
 }
 
-fn is_for_loopback(request: &Request) -> bool {
-    let named: Option<Authority> = match request.headers().get(header::HOST) {
-        Some(host) => Authority::try_from(host.as_bytes()).ok(),
-        None => request.uri().authority().cloned(),
-    };
-    // A call of HTTP/1.0 names no host; no browser makes one.
-    named.is_none_or(|authority| {
-        let host = authority.host();
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host.eq_ignore_ascii_case("localhost")
-            || host.to_ascii_lowercase().ends_with(".localhost")
-            || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    })
-}
-
-fn refuse_host() -> axum::response::Response {
-    let message =
-        "this server listens on the loopback interface and answers only calls to a loopback host";
-    let error = ApiError::new(ErrorKind::Denied, "foreign_host", message);
-    let mut response = Failure::from(error).into_response();
-    render(&mut response, || "-".to_owned());
-    response
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_hosts_are_answered_on_the_loopback_interface() {
-        let check = |host: &str| {
-            let request = Request::builder().header(header::HOST, host);
-            is_for_loopback(&request.body(axum::body::Body::empty()).unwrap())
-        };
-        for good in [
-            "localhost",
-            "LOCALHOST:7070",
-            "127.0.0.1:7070",
-            "127.9.9.9",
-            "[::1]:7070",
-        ] {
-            assert!(check(good), "{good}");
-        }
-        for bad in [
-            "evil.example:7070",
-            "10.0.0.1",
-            "localhost.evil.example",
-            "127.0.0.1.nip.io",
-        ] {
-            assert!(!check(bad), "{bad}");
-        }
+    fn connections_leave_half_of_the_descriptors_to_the_rest_of_the_process() {
+        assert_eq!(connections_max(Some(200)), 100);
+        assert_eq!(connections_max(Some(1)), 1);
+        assert_eq!(connections_max(Some(1_000_000)), CONNECTIONS_MAX);
+        assert_eq!(connections_max(None), CONNECTIONS_MAX);
     }
 }

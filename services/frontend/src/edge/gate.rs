@@ -16,7 +16,7 @@ impl Gate {
         }
     }
 
-    /// A place inside, given back on drop; `None` when all are taken.
+    /// A place inside, free again on drop; `None` when all are taken.
     pub(super) fn enter(&self) -> Option<Place<'_>> {
         let place = Place(&self.inside);
         let before = self.inside.fetch_add(1, Ordering::AcqRel);

@@ -14,7 +14,8 @@ use dueline_domain::{TaskRef, WorkerId};
 use tokio::time::Instant;
 
 use crate::{
-    Alive, ApiError, Assignment, ErrorKind, Registration, Report, Reported, ServedJob, Status,
+    ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck, ServedJob,
+    StatusController,
 };
 
 /// A call that its caller gave up after this time or later counts against the one that was called. Callers that go
@@ -28,7 +29,7 @@ const GIVEN_UP_MIN: Duration = Duration::from_secs(1);
 /// the answer. So is a call whose outcome is unknown, except a claim: that one is answered as it is, because a
 /// repetition could be refused although the first one went through. Errors of the store itself (it is throttled, full
 /// or does not answer) are passed on, because the others have the same store.
-pub struct AnyStatus {
+pub struct StatusControllerFailover {
     all: Vec<Named>,
     /// Goes up with each failure; the one it stands for has the turn.
     turn: AtomicUsize,
@@ -36,12 +37,14 @@ pub struct AnyStatus {
 
 struct Named {
     name: String,
-    status: Arc<dyn Status>,
+    status: Arc<dyn StatusController>,
 }
 
-impl AnyStatus {
+impl StatusControllerFailover {
     /// Status controllers with their names for the log; the first one is asked first. Refused when there are none.
-    pub fn new(all: impl IntoIterator<Item = (String, Arc<dyn Status>)>) -> Result<Self, ApiError> {
+    pub fn new(
+        all: impl IntoIterator<Item = (String, Arc<dyn StatusController>)>,
+    ) -> Result<Self, ApiError> {
         let named = all.into_iter();
         let all: Vec<_> = named.map(|(name, status)| Named { name, status }).collect();
         if all.is_empty() {
@@ -74,7 +77,7 @@ impl AnyStatus {
     }
 }
 
-impl fmt::Debug for AnyStatus {
+impl fmt::Debug for StatusControllerFailover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.all.iter().map(|named| &named.name);
         f.debug_list().entries(names).finish()
@@ -128,7 +131,7 @@ impl<T> Answer for Vec<Result<T, ApiError>> {
 
 /// One call and its repetitions.
 struct Calls<'a> {
-    any: &'a AnyStatus,
+    any: &'a StatusControllerFailover,
     turn: usize,
     left: usize,
 }
@@ -158,14 +161,14 @@ impl<'a> Calls<'a> {
 
 /// A call under way. One that is dropped before its answer came was given up by its caller.
 struct Call<'a> {
-    any: &'a AnyStatus,
+    any: &'a StatusControllerFailover,
     turn: usize,
     since: Instant,
     is_answered: bool,
 }
 
 impl Call<'_> {
-    fn status(&self) -> &dyn Status {
+    fn status(&self) -> &dyn StatusController {
         &*self.any.named(self.turn).status
     }
 }
@@ -179,7 +182,7 @@ impl Drop for Call<'_> {
 }
 
 #[async_trait]
-impl Status for AnyStatus {
+impl StatusController for StatusControllerFailover {
     async fn claim(
         &self,
         worker: &WorkerId,
@@ -196,7 +199,7 @@ impl Status for AnyStatus {
         }
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let mut calls = self.calls();
         loop {
             let call = calls.begin();
@@ -207,22 +210,22 @@ impl Status for AnyStatus {
         }
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         let mut calls = self.calls();
         loop {
             let call = calls.begin();
-            let answer = call.status().alive(worker.clone()).await;
+            let answer = call.status().register_worker(worker.clone()).await;
             if !calls.go_on(call, &answer, Failure::Unknown) {
                 return answer;
             }
         }
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         let mut calls = self.calls();
         loop {
             let call = calls.begin();
-            let answer = call.status().leave(worker).await;
+            let answer = call.status().deregister_worker(worker).await;
             if !calls.go_on(call, &answer, Failure::Unknown) {
                 return answer;
             }

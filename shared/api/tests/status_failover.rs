@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    Action, Alive, AnyStatus, ApiError, Assignment, ErrorKind, Registration, Report, Reported,
-    ServedJob, Status,
+    Action, ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck,
+    ServedJob, StatusController, StatusControllerFailover,
 };
 use dueline_domain::{
     JobName, Priority, StateKind, TaskId, TaskRef, Timestamp, Token, Weight, WorkerId, WriteId,
@@ -61,7 +61,7 @@ impl Fake {
 }
 
 #[async_trait]
-impl Status for Fake {
+impl StatusController for Fake {
     async fn claim(
         &self,
         _: &WorkerId,
@@ -74,8 +74,8 @@ impl Status for Fake {
         answers.into_iter().map(Result::flatten).collect()
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
-        let reported = || Reported {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
+        let reported = || ReportAck {
             state: StateKind::Processing,
             cancel_requested: false,
             lease: None,
@@ -85,15 +85,15 @@ impl Status for Fake {
         answers
     }
 
-    async fn alive(&self, _: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, _: Registration) -> Result<Registered, ApiError> {
         self.called().await?;
-        Ok(Alive {
+        Ok(Registered {
             interval: Duration::from_secs(2),
             claims_start: false,
         })
     }
 
-    async fn leave(&self, _: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, _: &WorkerId) -> Result<(), ApiError> {
         self.called().await
     }
 
@@ -103,13 +103,13 @@ impl Status for Fake {
 }
 
 /// Two of them as one.
-fn two() -> (Arc<Fake>, Arc<Fake>, AnyStatus) {
+fn two() -> (Arc<Fake>, Arc<Fake>, StatusControllerFailover) {
     let (first, second) = (Arc::<Fake>::default(), Arc::<Fake>::default());
-    let all: [(String, Arc<dyn Status>); 2] = [
+    let all: [(String, Arc<dyn StatusController>); 2] = [
         ("first".into(), first.clone()),
         ("second".into(), second.clone()),
     ];
-    let any = AnyStatus::new(all).unwrap();
+    let any = StatusControllerFailover::new(all).unwrap();
     (first, second, any)
 }
 
@@ -144,6 +144,7 @@ fn heartbeats(count: u8) -> Vec<Report> {
         token: Token::from_random(7),
         write: WriteId::from_random(u64::from(number) + 1),
         action: Action::Heartbeat,
+        trace: None,
     };
     (0..count).map(heartbeat).collect()
 }
@@ -166,8 +167,8 @@ async fn when_the_first_is_down_the_second_serves_every_call() {
             let (first, second, any) = two();
             first.fails(repeated.clone());
             let is_good = match verb {
-                0 => any.alive(registration()).await.is_ok(),
-                1 => any.leave(&worker()).await.is_ok(),
+                0 => any.register_worker(registration()).await.is_ok(),
+                1 => any.deregister_worker(&worker()).await.is_ok(),
                 2 => any.jobs().await.is_ok(),
                 _ => any.report(heartbeats(3)).await.iter().all(Result::is_ok),
             };

@@ -11,24 +11,24 @@ type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Runs `work` in place. When the caller drops the call after it has begun (the client hung up, or its deadline
 /// passed), the rest runs in `group`: between the write and the message that follows it nothing is lost.
-pub(super) fn to_the_end<T: Send + 'static>(
+pub(super) fn run_to_completion<T: Send + 'static>(
     group: &TaskGroup,
     work: impl Future<Output = T> + Send + 'static,
 ) -> impl Future<Output = T> + Send {
-    ToTheEnd {
+    RunToCompletion {
         group,
         work: Some(Box::pin(work)),
         begun: false,
     }
 }
 
-struct ToTheEnd<'a, T: Send + 'static> {
+struct RunToCompletion<'a, T: Send + 'static> {
     group: &'a TaskGroup,
     work: Option<Work<T>>,
     begun: bool,
 }
 
-impl<T: Send + 'static> Future for ToTheEnd<'_, T> {
+impl<T: Send + 'static> Future for RunToCompletion<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -43,12 +43,12 @@ impl<T: Send + 'static> Future for ToTheEnd<'_, T> {
     }
 }
 
-impl<T: Send + 'static> Drop for ToTheEnd<'_, T> {
+impl<T: Send + 'static> Drop for RunToCompletion<'_, T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take() else { return };
         // Without a runtime the process is going, and the store's trigger times do the rest after a restart.
         if self.begun && tokio::runtime::Handle::try_current().is_ok() {
-            self.group.spawn_infallible("call left behind", async move {
+            self.group.spawn_infallible("detached call", async move {
                 work.await;
             });
         }
@@ -70,7 +70,7 @@ mod tests {
         let (gate, entered) = tokio::sync::oneshot::channel::<()>();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
-        let mut call = Box::pin(to_the_end(&group, async move {
+        let mut call = Box::pin(run_to_completion(&group, async move {
             let _ = entered.await;
             seen.store(true, Ordering::SeqCst);
         }));
@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn a_call_that_never_began_never_runs() {
         let group = TaskGroup::new();
-        drop(to_the_end(&group, async { panic!("it ran") }));
+        drop(run_to_completion(&group, async { panic!("it ran") }));
         assert_eq!(group.wait().await, Ok(()));
     }
 }

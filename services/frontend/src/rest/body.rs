@@ -1,33 +1,23 @@
-//! The body of a call and who makes it.
-
-use std::sync::Arc;
+//! The body of a request, with the context of its call.
 
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use dueline_api::{
-    ApiError, ErrorKind,
-    v1::{self, SubmitContext},
-};
-use dueline_domain::{Timestamp, limits};
+use dueline_api::{ApiError, Call, ErrorKind, v1};
 use futures_util::StreamExt as _;
-use http::{HeaderMap, StatusCode, header};
+use http::{Extensions, HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use super::{App, Failure};
 
-const CALLER: &str = "dueline-caller";
-const TRACE: &str = "traceparent";
-
-/// A call with its body read.
-pub(super) struct Call {
-    pub(super) body: Bytes,
+/// A request whose body has been read.
+pub(super) struct Body {
+    pub(super) bytes: Bytes,
     /// Whether the body is lines of JSON.
     pub(super) ndjson: bool,
-    caller: Option<Arc<str>>,
-    trace: Option<Arc<str>>,
+    pub(super) call: Call,
 }
 
-impl Call {
+impl Body {
     /// Reads a body of JSON of ordinary size.
     pub(super) async fn read(app: &App, request: Request) -> Result<Self, Failure> {
         Self::read_up_to(app, request, app.limits.body_bytes_max, false).await
@@ -71,42 +61,32 @@ impl Call {
             ));
         }
         Ok(Self {
-            body,
+            bytes: body,
             ndjson,
-            caller: caller(headers)?,
-            trace: trace(headers),
+            call: context(&parts.extensions),
         })
     }
 
     /// The body as an object that must be there; `missing` is the reason when it is not.
     pub(super) fn object<T: DeserializeOwned>(&self, missing: &'static str) -> Result<T, ApiError> {
-        if is_nothing(&self.body) {
+        if is_nothing(&self.bytes) {
             return Err(nothing(missing));
         }
-        v1::parse(&self.body)
+        v1::parse(&self.bytes)
     }
 
     /// The body as an object that may be left out.
     pub(super) fn optional<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        if is_nothing(&self.body) {
+        if is_nothing(&self.bytes) {
             return Ok(T::default());
         }
-        v1::parse(&self.body)
+        v1::parse(&self.bytes)
     }
+}
 
-    /// Who calls.
-    pub(super) fn caller(&self) -> Option<Arc<str>> {
-        self.caller.clone()
-    }
-
-    /// What holds for each task of the call.
-    pub(super) fn into_context(self, now: Timestamp) -> SubmitContext {
-        SubmitContext {
-            now,
-            caller: self.caller,
-            trace: self.trace,
-        }
-    }
+/// The context that the edge has put into a request.
+pub(super) fn context(extensions: &Extensions) -> Call {
+    extensions.get::<Call>().cloned().unwrap_or_default()
 }
 
 /// Whether a body or an item says nothing at all.
@@ -196,32 +176,4 @@ impl Media {
             Self::Other
         }
     }
-}
-
-fn caller(headers: &HeaderMap) -> Result<Option<Arc<str>>, ApiError> {
-    let Some(value) = headers.get(CALLER) else {
-        return Ok(None);
-    };
-    let max = limits().text_bytes_max;
-    let text = std::str::from_utf8(value.as_bytes())
-        .ok()
-        .map(str::trim)
-        .filter(|text| !text.is_empty() && text.len() <= max)
-        .ok_or_else(|| {
-            let message = format!("must be a text of 1 to {max} bytes");
-            ApiError::invalid("Dueline-Caller", "invalid_header", message)
-        })?;
-    Ok(Some(Arc::from(text)))
-}
-
-/// The trace context of the call; one that is not well formed is ignored, as W3C asks for.
-fn trace(headers: &HeaderMap) -> Option<Arc<str>> {
-    let text = headers.get(TRACE)?.to_str().ok()?;
-    let mut parts = text.split('-');
-    let mut hex = |len: usize| {
-        let part = parts.next().unwrap_or_default();
-        part.len() == len && part.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    let well_formed = hex(2) && hex(32) && hex(16) && hex(2);
-    (well_formed && text.len() == 55).then(|| Arc::from(text))
 }

@@ -1,0 +1,41 @@
+//! Lists of tasks.
+
+use dueline_ports::ListQuery;
+
+use super::field::short_text;
+use crate::ApiError;
+
+/// Tasks on a page of a list whose caller names no limit.
+pub const PAGE_LEN_DEFAULT: usize = 100;
+
+/// Most tasks on a page.
+pub const PAGE_LEN_MAX: usize = 1_000;
+
+/// Checks what a list asks for.
+pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
+    // Destructured without `..`, so that a new field does not compile before it is checked or listed here.
+    let ListQuery {
+        job: _,
+        states: _,
+        tag,
+        name,
+        key,
+        due_from: _,
+        due_before: _,
+        cursor,
+        limit,
+    } = query;
+    for (field, text) in [
+        ("tag", tag),
+        ("name", name),
+        ("key", key),
+        ("cursor", cursor),
+    ] {
+        short_text(field, text.as_deref())?;
+    }
+    if *limit == 0 || *limit > PAGE_LEN_MAX {
+        let message = format!("must be 1 to {PAGE_LEN_MAX}");
+        return Err(ApiError::invalid("limit", "out_of_range", message));
+    }
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The rules for what callers send, the same for REST, gRPC and the embedded API.
+//!
+//! [`field`] parses single values; the transports use it. The other modules check whole requests; the services that
+//! carry the requests out use them, so no transport can leave a rule out. Errors name a field by its name in REST.
+
+pub(crate) mod field;
+mod job;
+mod json;
+mod list;
+mod report;
+mod task;
+
+#[cfg(feature = "grpc")]
+pub(crate) use job::HANDLER_CONFIG_BYTES_MAX;
+pub(crate) use job::policy;
+pub use job::{handler, job};
+pub(crate) use json::{is_presentable, presentable};
+pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query};
+pub(crate) use report::{extension, trash_reason};
+pub(crate) use task::payload_len;
+pub use task::{WAIT_MAX, cancel_reason, modification, new_task, wait};

@@ -1,0 +1,121 @@
+//! Tasks to store, and changes of tasks.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use dueline_domain::{Modification, NewTask, Policy, TaskOptions, limits};
+use serde::de::IgnoredAny;
+
+use super::{field::short_text, policy, presentable};
+use crate::{ApiError, ErrorKind};
+
+/// Longest wait of one call.
+pub const WAIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// Checks a task to store, and brings it into the form that is stored: no tag twice, no empty options.
+pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
+    payload_len("payload", task.payload.len())?;
+    let Some(options) = &mut task.options else {
+        return Ok(());
+    };
+    // Destructured without `..`, so that a new field does not compile before it is checked or listed here.
+    let TaskOptions {
+        name,
+        details: map,
+        tags: words,
+        key,
+        // The transport takes it from the principal of the call.
+        created_by: _,
+        content_type,
+        // The transport drops what is not well formed.
+        trace: _,
+        overrides,
+    } = &mut **options;
+    short_text("name", name.as_deref())?;
+    details(map.as_deref())?;
+    tags(words)?;
+    short_text("key", key.as_deref())?;
+    short_text("content_type", content_type.as_deref())?;
+    if let Some(overrides) = overrides {
+        policy(&Policy::default().with(overrides))?;
+    }
+    if **options == TaskOptions::default() {
+        task.options = None;
+    }
+    Ok(())
+}
+
+/// Checks a change of a task.
+pub fn modification(change: &Modification) -> Result<(), ApiError> {
+    if *change == Modification::default() {
+        let message = "the request names nothing to change";
+        return Err(ApiError::new(ErrorKind::Invalid, "no_change", message));
+    }
+    let payload = change.payload.as_ref();
+    payload.map_or(Ok(()), |payload| payload_len("payload", payload.len()))
+}
+
+/// Checks the reason of a cancel.
+pub fn cancel_reason(reason: Option<&str>) -> Result<(), ApiError> {
+    let max = limits().error_bytes_max;
+    match reason {
+        Some(reason) if reason.len() > max => Err(too_long("reason", reason.len(), max)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks how long a call waits. A longer wait is refused instead of cut, so that the caller knows about it.
+pub fn wait(field: &'static str, wait: Option<Duration>) -> Result<(), ApiError> {
+    if wait.is_some_and(|wait| wait > WAIT_MAX) {
+        let message = format!("must be at most {} s", WAIT_MAX.as_secs());
+        return Err(ApiError::invalid(field, "out_of_range", message));
+    }
+    Ok(())
+}
+
+/// Checks the size of a payload, checkpoint or result.
+pub(crate) fn payload_len(field: &'static str, len: usize) -> Result<(), ApiError> {
+    let max = limits().payload_bytes_max;
+    if len <= max {
+        return Ok(());
+    }
+    let message = format!("{field}: {len} bytes are too large; at most {max} are allowed");
+    let reason = format!("{field}_too_large");
+    Err(ApiError::new(ErrorKind::TooLarge, reason, message).with_field(field))
+}
+
+pub(super) fn too_long(field: &'static str, len: usize, max: usize) -> ApiError {
+    let message = format!("has {len} bytes; at most {max} are allowed");
+    ApiError::invalid(field, "too_long", message)
+}
+
+fn details(json: Option<&str>) -> Result<(), ApiError> {
+    let Some(json) = json else { return Ok(()) };
+    let max = limits().details_bytes_max;
+    if json.len() > max {
+        return Err(too_long("details", json.len(), max));
+    }
+    if serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json).is_err() {
+        let message = "must be a JSON object";
+        return Err(ApiError::invalid("details", "invalid_type", message));
+    }
+    presentable("details", json)
+}
+
+/// Checks tags and removes repetitions.
+fn tags(tags: &mut Vec<Arc<str>>) -> Result<(), ApiError> {
+    let max = limits().tags_max;
+    if tags.len() > max {
+        let message = format!("has {} entries; at most {max} are allowed", tags.len());
+        return Err(ApiError::invalid("tags", "too_many", message));
+    }
+    for tag in &*tags {
+        short_text("tags", Some(tag))?;
+    }
+    let mut seen: Vec<Arc<str>> = Vec::with_capacity(tags.len());
+    tags.retain(|tag| {
+        let is_new = !seen.contains(tag);
+        seen.push(tag.clone());
+        is_new
+    });
+    Ok(())
+}
