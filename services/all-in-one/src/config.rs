@@ -1,20 +1,24 @@
-//! What a process is made of.
+//! Settings of a process and its services.
 
-use std::{collections::BTreeSet, net::SocketAddr, str::FromStr};
+#[cfg(feature = "network")]
+use std::net::SocketAddr;
+use std::{collections::BTreeSet, str::FromStr};
 
+use dueline_backends::SinkOptions;
+#[cfg(feature = "network")]
 use dueline_domain::Policy;
 use dueline_executor::Registry;
 
 /// A service that a process can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Takes tasks and answers questions.
+    /// Serves clients.
     Frontend,
-    /// Finds what is due and hands it on.
+    /// Enqueues due tasks.
     Consumer,
-    /// Keeps what workers report.
+    /// Processes the claims and reports of workers.
     StatusController,
-    /// Hands tasks to executors, and runs those of this process.
+    /// Dispatches tasks to executors. The executors of this process belong to this role, too.
     Controller,
 }
 
@@ -27,7 +31,7 @@ impl Role {
         Self::Controller,
     ];
 
-    /// The name in settings.
+    /// The name that settings use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Frontend => "frontend",
@@ -57,33 +61,34 @@ impl FromStr for Role {
 pub struct Roles(BTreeSet<Role>);
 
 impl Roles {
-    /// These and no others.
+    /// Exactly these roles.
     pub fn of(roles: impl IntoIterator<Item = Role>) -> Self {
         Self(roles.into_iter().collect())
     }
 
-    /// Whether a service runs here.
+    /// Whether the process runs this service.
     pub fn has(&self, role: Role) -> bool {
         self.0.contains(&role)
     }
 }
 
 impl Default for Roles {
-    /// All of them.
+    /// All roles.
     fn default() -> Self {
         Self::of(Role::ALL)
     }
 }
 
-/// A process on a store of its own.
+/// Settings of a process that opens a store.
 pub struct NodeConfig {
-    /// Where tasks are kept, as a URI.
+    /// The store, as a URI.
     pub store: String,
-    /// What carries tasks, as a URI.
+    /// The queue, as a URI.
     pub queue: String,
     /// Where REST and gRPC listen; `None` for embedded use without a network.
+    #[cfg(feature = "network")]
     pub listen: Option<SocketAddr>,
-    /// Which services run here.
+    /// Which services the process runs.
     pub roles: Roles,
     /// Settings of the consumer.
     pub consumer: dueline_consumer::Config,
@@ -93,20 +98,25 @@ pub struct NodeConfig {
     pub controller: dueline_controller::Config,
     /// Executors of this process.
     pub workers: Vec<WorkerConfig>,
-    /// Whether a new task may go straight to a worker of this process that waits for one, past the queue.
+    /// Whether a new task may be dispatched to a waiting worker of this process without passing through the queue.
     pub dispatch: bool,
-    /// The timeouts of a job that names none.
+    /// What the sinks of jobs may reach.
+    pub sinks: SinkOptions,
+    /// The policy of jobs, as far as they set none.
+    #[cfg(feature = "network")]
     pub default_policy: Policy,
-    /// Text of the metrics, for `/metrics`.
+    /// The response of `/metrics`.
+    #[cfg(feature = "network")]
     pub metrics: Option<dueline_frontend::MetricsText>,
 }
 
 impl NodeConfig {
-    /// Everything on one store, without a network and without workers.
+    /// All services on one store, without a network and without workers.
     pub fn embedded(store: impl Into<String>) -> Self {
         Self {
             store: store.into(),
             queue: "local:".into(),
+            #[cfg(feature = "network")]
             listen: None,
             roles: Roles::default(),
             consumer: dueline_consumer::Config::default(),
@@ -114,7 +124,10 @@ impl NodeConfig {
             controller: dueline_controller::Config::default(),
             workers: Vec::new(),
             dispatch: true,
+            sinks: SinkOptions::default(),
+            #[cfg(feature = "network")]
             default_policy: Policy::default(),
+            #[cfg(feature = "network")]
             metrics: None,
         }
     }

@@ -1,4 +1,4 @@
-//! What can go wrong before anything runs.
+//! Errors at the start of a process.
 
 use std::net::SocketAddr;
 
@@ -11,34 +11,34 @@ pub enum StartError {
     /// The store or queue cannot be opened.
     #[error("failed to open the backend")]
     Backend(#[source] BackendError),
-    /// Messages would stay where they are sent.
+    /// The queue exists only within this process, but the processes that would send or receive are others.
     #[error(
-        "the queue 'local:' lives inside one process, and this one is not consumer and controller at once: messages \
-         would reach nobody; name a queue that all processes reach, such as --queue sqs://PREFIX"
+        "the queue 'local:' exists within one process only, and this process is not both consumer and controller, so \
+         its messages would never be received; set a queue that all processes share, such as --queue sqs://PREFIX"
     )]
     LocalQueue,
-    /// The store does not answer.
+    /// The jobs cannot be read from the store.
     #[error("failed to read the jobs")]
     Store(#[source] StoreError),
-    /// A job's queue cannot be made.
-    #[error("failed to make the queues")]
+    /// The queue of a job cannot be created.
+    #[error("failed to create the queues")]
     Queue(#[source] QueueError),
-    /// The address is taken or not ours.
+    /// The address is in use, or does not belong to this host.
     #[error("failed to listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The worker's settings cannot work.
+    /// The worker's settings are invalid.
     #[error("failed to set up a worker")]
     Worker(#[source] dueline_executor::ConfigError),
-    /// No server was named.
-    #[error("failed to set up the connection to the server: none is named")]
+    /// The settings contain no server.
+    #[error("failed to set up the connection to the server: no server is set")]
     NoServer,
-    /// The address of the server is wrong.
+    /// The address of the server is invalid.
     #[error("failed to set up the connection to the server")]
     Server(#[source] dueline_api::ApiError),
 }

@@ -1,4 +1,4 @@
-//! What is different on a store that other processes share, and where each write is billed.
+//! Settings for a store that several processes share and that charges for each write.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use dueline_runtime::incarnation;
 
 use crate::config::NodeConfig;
 
-/// How often consumers tell each other that they are there: a dead one is missed within three of these.
+/// How often consumers heartbeat each other. A dead consumer is noticed within three intervals.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(3);
-/// How often running tasks give a sign of life. Most of them are answered from memory; the one that has to be written is
-/// tried twice before its run must stop.
+/// How often runs are heartbeaten. Most heartbeats are answered from memory. One that must be written can be tried
+/// twice before its run must stop.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Each look at the depth of a queue is a billed request.
+/// Shortest period of reading the depths of queues, because each read is a billed request.
 const BACKLOG_PERIOD: Duration = Duration::from_secs(60);
-/// Finished tasks leave by the table's own expiry; this walk takes what that leaves behind.
+/// Shortest period of the pruner. The table's own expiry deletes finished tasks; the pruner only deletes the rest.
 const PRUNE_PERIOD: Duration = Duration::from_secs(3_600);
 
-/// Settings of a process that is one of many: see ADR 0009 for the claims.
+/// Adapts the settings of a process that shares its store. ADR 0009 explains the setting of the claims.
 pub(crate) fn adapt(config: &mut NodeConfig) {
     config.status.interval = config.status.interval.min(INTERVAL);
     config.status.claims_start = true;
@@ -30,7 +30,7 @@ pub(crate) fn adapt(config: &mut NodeConfig) {
         let interval = MEMBERSHIP_INTERVAL;
         config.consumer.sharing = Some(Sharing { me, interval });
     }
-    // Nobody owns the store, so nobody may conclude from a new start that these are gone.
+    // Embedded workers are taken for dead when the store's owner starts again. A shared store has no owner.
     for worker in &mut config.workers {
         worker.executor.embedded = false;
     }

@@ -1,69 +1,79 @@
-//! Services on a store, in one process.
+//! A process that runs services on a store.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+#[cfg(feature = "network")]
+use std::net::SocketAddr;
+use std::{sync::Arc, time::Duration};
 
-use dueline_api::{Dispatch, Frontend, Status, Work, grpc};
-use dueline_backends::{OpenedQueue, OpenedStore, QueueAddress, StoreAddress};
-use dueline_controller::Controller;
+#[cfg(feature = "network")]
+use dueline_api::grpc;
+use dueline_api::{Controller, Dispatch, Frontend, StatusController};
+use dueline_backends::{OpenedQueue, OpenedStore, QueueAddress, SinkOptions, StoreAddress};
+use dueline_controller::ControllerService;
 use dueline_executor::Executor;
 use dueline_frontend::{FrontendDeps, FrontendService};
-use dueline_ports::{Clock, Cost, Rng};
+use dueline_ports::{Clock, Cost, Rng, Sinks};
 use dueline_runtime::{DueSignal, EndSignal, ServiceError, SystemClock, SystemRng};
-use dueline_status_controller::StatusController;
+use dueline_status_controller::StatusControllerService;
 use tokio::sync::Notify;
 
+#[cfg(feature = "network")]
+use crate::network::BoundPort;
 use crate::{
     config::{NodeConfig, Role},
     error::StartError,
     fleet,
-    running::{Drained, Port, Running},
+    running::{Drained, RunningServices},
 };
 
-/// Running services.
+/// A process's running services.
 ///
-/// Dropping it ends nothing in an orderly way; call [`Node::stop`].
+/// Call [`Node::stop`] for an orderly shutdown; dropping a node stops its services without waiting for them.
 pub struct Node {
-    running: Running,
+    running: RunningServices,
     frontend: Arc<FrontendService>,
-    work: Arc<dyn Work>,
+    controller: Arc<dyn Controller>,
     store: Arc<OpenedStore>,
     queue: OpenedQueue,
     recovered: usize,
 }
 
 impl Node {
-    /// Opens the store and starts the services. What the workers of an earlier process on the same store had in hand
-    /// is handed on again before any worker of this one asks for work.
+    /// Opens the store and starts the services. Tasks that embedded workers of an earlier process on the same store own
+    /// are reclaimed before any worker of this process polls.
     pub async fn start(mut config: NodeConfig) -> Result<Self, StartError> {
         check_queue(&config)?;
-        let parts = Parts::open(&config.store, &config.queue).await?;
-        if parts.store.is_shared() {
+        let sinks = std::mem::take(&mut config.sinks);
+        let deps = NodeDeps::open(&config.store, &config.queue, sinks).await?;
+        if deps.store.is_shared() {
             fleet::adapt(&mut config);
         }
-        let port = Port::bind(config.listen).await?;
-        parts.make_queues().await?;
+        #[cfg(feature = "network")]
+        let port = BoundPort::bind(config.listen).await?;
+        deps.create_queues().await?;
 
         let has = |role| config.roles.has(role);
-        let status = StatusController::new(config.status, parts.status());
-        // Only the owner of a store may conclude that workers it does not know are dead.
-        let recovered = if !parts.store.is_shared() && has(Role::StatusController) {
+        let status = StatusControllerService::new(config.status, deps.status());
+        // On a shared store, embedded workers of other processes may be alive.
+        let recovered = if !deps.store.is_shared() && has(Role::StatusController) {
             dueline_status_controller::recover(status.clone()).await
         } else {
             0
         };
-        let controller = Controller::new(config.controller, parts.controller(status.clone()));
+        let controller = ControllerService::new(config.controller, deps.controller(status.clone()));
         let dispatch = (config.dispatch && has(Role::Controller))
             .then(|| controller.clone() as Arc<dyn Dispatch>);
-        let frontend = Arc::new(FrontendService::new(parts.frontend(dispatch)));
-        let offered = grpc::Services {
+        let frontend = Arc::new(FrontendService::new(deps.frontend(dispatch)));
+        #[cfg(feature = "network")]
+        let services = grpc::Services {
             frontend: has(Role::Frontend).then(|| frontend.clone() as Arc<dyn Frontend>),
-            status: has(Role::StatusController).then(|| status.clone() as Arc<dyn Status>),
-            work: has(Role::Controller).then(|| controller.clone() as Arc<dyn Work>),
-            queue: has(Role::StatusController).then(|| parts.queue.queue.clone()),
+            status: has(Role::StatusController)
+                .then(|| status.clone() as Arc<dyn StatusController>),
+            work: has(Role::Controller).then(|| controller.clone() as Arc<dyn Controller>),
+            queue: has(Role::StatusController).then(|| deps.queue.queue.clone()),
             default_policy: config.default_policy,
         };
 
-        let mut running = Running::default();
+        let mut running = RunningServices::default();
         if has(Role::StatusController) {
             running.service("status controller", |stop| {
                 dueline_status_controller::run(status, stop)
@@ -71,38 +81,40 @@ impl Node {
         }
         if has(Role::Consumer) {
             running.service("consumer", |stop| {
-                dueline_consumer::run(config.consumer, parts.consumer(), stop)
+                dueline_consumer::run(config.consumer, deps.consumer(), stop)
             });
         }
         if has(Role::Controller) {
             running.controller(controller.clone(), config.workers)?;
         }
+        #[cfg(feature = "network")]
         if let Some(port) = port {
-            running.listen(port, offered, Some(parts.store.clone()), config.metrics);
+            running.listen(port, services, Some(deps.store.clone()), config.metrics);
         }
         Ok(Self {
             running,
             frontend,
-            work: controller,
-            store: parts.store,
-            queue: parts.queue,
+            controller,
+            store: deps.store,
+            queue: deps.queue,
             recovered,
         })
     }
 
     /// Where REST and gRPC listen.
+    #[cfg(feature = "network")]
     pub const fn address(&self) -> Option<SocketAddr> {
         self.running.address
     }
 
-    /// The frontend, without a network in between.
+    /// The frontend, called without a network.
     pub fn frontend(&self) -> Arc<dyn Frontend> {
         self.frontend.clone()
     }
 
-    /// The controller, without a network in between.
-    pub fn work(&self) -> Arc<dyn Work> {
-        self.work.clone()
+    /// The controller, called without a network.
+    pub fn controller(&self) -> Arc<dyn Controller> {
+        self.controller.clone()
     }
 
     /// The executors of this process.
@@ -110,7 +122,7 @@ impl Node {
         &self.running.executors
     }
 
-    /// What an acknowledged submit survives, as text for people.
+    /// A description of the failures that an acknowledged submit survives.
     pub fn durability(&self) -> &'static str {
         self.store.durability
     }
@@ -120,29 +132,29 @@ impl Node {
         self.store.bytes_on_disk()
     }
 
-    /// What this process has spent on calls that are billed.
+    /// The cost of this process's billed calls.
     pub fn cost(&self) -> Cost {
         self.store.cost().plus(self.queue.cost())
     }
 
-    /// How many tasks of an earlier process were handed on again at the start.
+    /// How many tasks of an earlier process were reclaimed at the start.
     pub const fn recovered(&self) -> usize {
         self.recovered
     }
 
-    /// Waits until a service has failed, or the store cannot be written any more. The process should end then.
+    /// Waits until a service has failed, or until the store accepts no more writes. The process should end then.
     pub async fn failed(&self) -> ServiceError {
         tokio::select! {
             biased;
-            () = self.store.broken() => ServiceError {
+            why = self.store.broken() => ServiceError {
                 task: "store",
-                what: "cannot be written any more".into(),
+                what: format!("accepts no more writes until a restart: {why}"),
             },
             error = self.running.failed() => error,
         }
     }
 
-    /// Stops in order: no new work is taken; running work may end within `grace`; the rest is given back; then the
+    /// Stops in order: polling ends; runs may end within `grace`; the others are stopped and abandoned; then the
     /// services end and the store is closed.
     pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         let ended = self.running.stop(grace).await;
@@ -151,39 +163,45 @@ impl Node {
     }
 }
 
-/// Messages in the memory of a process reach only those who ask that very process. One of several on a store would keep
-/// them from the others, unless it finds what is due and hands it out itself. On a store of its own nothing is kept
-/// from anybody: what this process sends to nobody, the next one finds.
+/// Checks that the messages of a local queue are received. Other processes cannot reach the queue. So on a shared store,
+/// a process with a local queue must be the consumer, which sends, and also the controller, which receives, or the
+/// status controller, which serves the queue to controllers elsewhere. On a store of its own the process may lack a
+/// role: messages that it does not dispatch are sent again by the next process on the store.
 fn check_queue(config: &NodeConfig) -> Result<(), StartError> {
     let store = StoreAddress::parse(&config.store).map_err(StartError::Backend)?;
     let queue = QueueAddress::parse(&config.queue).map_err(StartError::Backend)?;
     let has = |role| config.roles.has(role);
-    let hands_out = has(Role::Controller) || has(Role::StatusController);
-    if queue.is_shared() || !store.is_shared() || (has(Role::Consumer) && hands_out) {
+    let receives = has(Role::Controller) || has(Role::StatusController);
+    if queue.is_shared() || !store.is_shared() || (has(Role::Consumer) && receives) {
         return Ok(());
     }
     Err(StartError::LocalQueue)
 }
 
-/// What the services of one process share.
-struct Parts {
+/// The dependencies that the services of one process share.
+struct NodeDeps {
     store: Arc<OpenedStore>,
     queue: OpenedQueue,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     due: Arc<DueSignal>,
     ended: Arc<EndSignal>,
+    sinks: Arc<dyn Sinks>,
     jobs_changed: Arc<Notify>,
 }
 
-impl Parts {
-    async fn open(store: &str, queue: &str) -> Result<Self, StartError> {
+impl NodeDeps {
+    async fn open(store: &str, queue: &str, sinks: SinkOptions) -> Result<Self, StartError> {
         let store = dueline_backends::open_store(store).await;
         let store = store.map_err(StartError::Backend)?;
-        let queue = dueline_backends::open_queue(queue).await;
+        let queue_uri = queue;
+        let queue = dueline_backends::open_queue(queue_uri).await;
+        let queue = queue.map_err(StartError::Backend)?;
+        let sinks = dueline_backends::open_sinks(sinks, queue_uri, &queue).await;
         Ok(Self {
             store: Arc::new(store),
-            queue: queue.map_err(StartError::Backend)?,
+            sinks: Arc::new(sinks.map_err(StartError::Backend)?),
+            queue,
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             due: Arc::default(),
@@ -192,15 +210,14 @@ impl Parts {
         })
     }
 
-    /// Every job of the store has its queue before anything is sent to one. Queues that others use too are made as they
-    /// are needed.
-    async fn make_queues(&self) -> Result<(), StartError> {
+    /// Creates the queue of each job before any message is sent. Shared queues are created on demand.
+    async fn create_queues(&self) -> Result<(), StartError> {
         if self.queue.is_shared() {
             return Ok(());
         }
         for job in self.store.store.jobs().await.map_err(StartError::Store)? {
-            let made = self.queue.queue.ensure(&job.name).await;
-            made.map_err(StartError::Queue)?;
+            let created = self.queue.queue.ensure(&job.name).await;
+            created.map_err(StartError::Queue)?;
         }
         Ok(())
     }
@@ -216,7 +233,7 @@ impl Parts {
         }
     }
 
-    fn controller(&self, status: Arc<dyn Status>) -> dueline_controller::Deps {
+    fn controller(&self, status: Arc<dyn StatusController>) -> dueline_controller::Deps {
         dueline_controller::Deps {
             queue: self.queue.queue.clone(),
             status,
@@ -231,6 +248,8 @@ impl Parts {
             clock: self.clock.clone(),
             rng: self.rng.clone(),
             due: self.due.clone(),
+            ended: self.ended.clone(),
+            sinks: self.sinks.clone(),
         }
     }
 
@@ -243,6 +262,7 @@ impl Parts {
             rng: self.rng.clone(),
             due: self.due.clone(),
             ended: self.ended.clone(),
+            sinks: self.sinks.clone(),
             jobs_changed: self.jobs_changed.clone(),
         }
     }

@@ -1,9 +1,9 @@
-//! Workers and controllers whose server is elsewhere.
+//! Workers and controllers that are connected to a server elsewhere.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use dueline_api::grpc::{self, Remote};
-use dueline_controller::Controller;
+use dueline_controller::ControllerService;
 use dueline_executor::Executor;
 use dueline_ports::TaskQueue;
 use dueline_runtime::ServiceError;
@@ -11,20 +11,21 @@ use dueline_runtime::ServiceError;
 use crate::{
     config::WorkerConfig,
     error::StartError,
-    running::{Drained, Port, Running},
+    network::BoundPort,
+    running::{Drained, RunningServices},
 };
 
-/// An executor of this process that takes its work from a server or controller elsewhere.
+/// An executor of this process that polls a server or controller elsewhere.
 pub struct RemoteWorker {
     executor: Arc<Executor>,
-    running: Running,
+    running: RunningServices,
 }
 
 impl RemoteWorker {
-    /// Connects when it first asks for work, and whenever the connection was lost.
+    /// Starts the executor. It connects with its first call, and again whenever the connection is lost.
     pub fn start(server: &str, worker: WorkerConfig) -> Result<Self, StartError> {
         let remote = Remote::new(server).map_err(StartError::Server)?;
-        let mut running = Running::default();
+        let mut running = RunningServices::default();
         let executor = running.worker(worker, Arc::new(remote.work()))?;
         Ok(Self { executor, running })
     }
@@ -39,40 +40,40 @@ impl RemoteWorker {
         self.running.failed().await
     }
 
-    /// Stops taking work, lets running work end within `grace`, gives the rest back.
+    /// Stops polling, lets runs end within `grace`, and stops and abandons the others.
     pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         self.running.stop(grace).await
     }
 }
 
-/// A controller on a host of its own.
+/// Settings of a process with a controller whose status controller is elsewhere.
 pub struct ControllerConfig {
-    /// Servers with a status controller, any of which will do.
+    /// Servers with a status controller. Any one of them is sufficient.
     pub servers: Vec<String>,
-    /// What carries tasks, as a URI; `None` for the queue inside the first server.
+    /// The queue, as a URI; `None` for the queue within the first server.
     pub queue: Option<String>,
-    /// Where executors of this host find the controller; `None` when all of them are in this process.
+    /// Where the controller listens for executors; `None` when all executors are in this process.
     pub listen: Option<SocketAddr>,
-    /// Its settings.
+    /// Settings of the controller.
     pub controller: dueline_controller::Config,
     /// Executors of this process.
     pub workers: Vec<WorkerConfig>,
-    /// Text of the metrics, for `/metrics`.
+    /// The response of `/metrics`.
     pub metrics: Option<dueline_frontend::MetricsText>,
 }
 
-/// A controller of this process, with its executors, on a server elsewhere.
+/// A controller of this process with its executors, connected to a server elsewhere.
 pub struct RemoteController {
-    running: Running,
+    running: RunningServices,
 }
 
 impl RemoteController {
-    /// Starts the controller, its executors, and the port for further ones.
+    /// Starts the controller, its executors, and the port for further executors.
     pub async fn start(config: ControllerConfig) -> Result<Self, StartError> {
         let status = Remote::status_of(&config.servers).map_err(StartError::Server)?;
         let queue = open_queue(config.queue.as_deref(), &config.servers).await?;
-        let port = Port::bind(config.listen).await?;
-        let controller = Controller::new(
+        let port = BoundPort::bind(config.listen).await?;
+        let controller = ControllerService::new(
             config.controller,
             dueline_controller::Deps {
                 queue,
@@ -80,19 +81,19 @@ impl RemoteController {
                 jobs_changed: Arc::default(),
             },
         );
-        let mut running = Running::default();
+        let mut running = RunningServices::default();
         running.controller(controller.clone(), config.workers)?;
         if let Some(port) = port {
-            let offered = grpc::Services {
+            let services = grpc::Services {
                 work: Some(controller),
                 ..grpc::Services::default()
             };
-            running.listen(port, offered, None, config.metrics);
+            running.listen(port, services, None, config.metrics);
         }
         Ok(Self { running })
     }
 
-    /// Where executors find the controller.
+    /// Where the controller listens for executors.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.running.address
     }
@@ -102,7 +103,7 @@ impl RemoteController {
         &self.running.executors
     }
 
-    /// Waits until a part has failed.
+    /// Waits until the controller or an executor has failed.
     pub async fn failed(&self) -> ServiceError {
         self.running.failed().await
     }
@@ -113,7 +114,7 @@ impl RemoteController {
     }
 }
 
-/// The queue that is named, or else the one inside the first server.
+/// The configured queue, or else the one within the first server.
 async fn open_queue(
     uri: Option<&str>,
     servers: &[String],

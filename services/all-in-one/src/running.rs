@@ -1,31 +1,34 @@
-//! What every process has: services, workers, and a port where it listens.
+//! The running services and workers of a process, and their shutdown.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+#[cfg(feature = "network")]
+use std::net::SocketAddr;
+use std::{sync::Arc, time::Duration};
 
-use dueline_api::{Work, grpc};
-use dueline_backends::OpenedStore;
-use dueline_controller::Controller;
+use dueline_api::Controller;
+use dueline_controller::ControllerService;
 use dueline_executor::Executor;
-use dueline_frontend::{MetricsText, RestLimits, RouterDeps};
 use dueline_runtime::{ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup};
-use tokio::net::TcpListener;
 
-use crate::{config::WorkerConfig, error::StartError, health::NodeHealth};
+use crate::{config::WorkerConfig, error::StartError};
 
-/// Services and workers that run, and how they end.
+/// How long calls in progress may take to end at shutdown. Only calls that wait for something take that long.
+const CALLS_GRACE: Duration = Duration::from_secs(2);
+
+/// The running services and workers of a process.
 #[derive(Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningServices {
+    #[cfg(feature = "network")]
     pub(crate) address: Option<SocketAddr>,
     pub(crate) executors: Vec<Arc<Executor>>,
-    services: TaskGroup,
+    pub(crate) services: TaskGroup,
     workers: TaskGroup,
-    /// Ends workers first: what they report must still find its way into the store.
-    stop_workers: Shutdown,
+    /// Stops the workers, before the services: the workers' last reports need the services.
+    pub(crate) stop_workers: Shutdown,
     stop_services: Shutdown,
 }
 
-impl Running {
-    /// Runs a service until the workers have ended. One that ends before it is told to has failed.
+impl RunningServices {
+    /// Runs a service until the workers have ended. A service that ends before its shutdown has failed.
     pub(crate) fn service<R>(&self, name: &'static str, run: impl FnOnce(Shutdown) -> R)
     where
         R: Future<Output = Result<(), ServiceError>> + Send + 'static,
@@ -37,7 +40,7 @@ impl Running {
             if stop.is_intake_stopped() {
                 return Ok(());
             }
-            let what = "ended by itself".into();
+            let what = "ended without a shutdown".into();
             Err(ServiceError { task: name, what })
         });
     }
@@ -45,7 +48,7 @@ impl Running {
     /// Starts a controller and its executors.
     pub(crate) fn controller(
         &mut self,
-        controller: Arc<Controller>,
+        controller: Arc<ControllerService>,
         workers: Vec<WorkerConfig>,
     ) -> Result<(), StartError> {
         self.service("controller", |stop| {
@@ -57,14 +60,14 @@ impl Running {
         Ok(())
     }
 
-    /// Starts an executor on whatever controller there is.
+    /// Starts an executor that polls `controller`.
     pub(crate) fn worker(
         &mut self,
         worker: WorkerConfig,
-        work: Arc<dyn Work>,
+        controller: Arc<dyn Controller>,
     ) -> Result<Arc<Executor>, StartError> {
         let deps = dueline_executor::Deps {
-            work,
+            controller,
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             registry: worker.registry,
@@ -76,35 +79,6 @@ impl Running {
         Ok(executor)
     }
 
-    /// Offers services on a port, by REST and gRPC.
-    pub(crate) fn listen(
-        &mut self,
-        port: Port,
-        offered: grpc::Services,
-        store: Option<Arc<OpenedStore>>,
-        metrics: Option<MetricsText>,
-    ) {
-        let rest = dueline_frontend::router(RouterDeps {
-            frontend: offered.frontend.clone(),
-            work: offered.work.clone(),
-            health: Arc::new(NodeHealth {
-                services: self.services.clone(),
-                stopping: self.stop_workers.clone(),
-                store,
-            }),
-            clock: Arc::new(SystemClock),
-            rng: Arc::new(SystemRng),
-            metrics,
-            limits: RestLimits::default(),
-            default_policy: offered.default_policy.clone(),
-        });
-        let router = rest.merge(grpc::routes(offered).into_axum_router());
-        self.address = Some(port.address);
-        self.service("network", |stop| {
-            dueline_frontend::serve(port.listener, router, stop)
-        });
-    }
-
     /// Waits until a service or worker has failed.
     pub(crate) async fn failed(&self) -> ServiceError {
         tokio::select! {
@@ -114,56 +88,41 @@ impl Running {
         }
     }
 
-    /// Lets workers end within `grace`, then ends the services.
+    /// Lets workers end within `grace`, then stops the services.
     pub(crate) async fn stop(&self, grace: Duration) -> Result<Drained, ServiceError> {
         let drained = async { drop(self.workers.wait().await) };
         let in_time = self.stop_workers.stop_gracefully(grace, drained).await;
         let workers = self.workers.wait().await;
-        self.stop_services.stop_work();
+        // A call whose write is durable but whose answer is dropped leaves a claim without an owner until its lease ends.
+        let answered = async { drop(self.services.wait().await) };
+        self.stop_services
+            .stop_gracefully(CALLS_GRACE, answered)
+            .await;
         let services = self.services.wait().await;
         let drained = if in_time {
             Drained::InTime
         } else {
-            Drained::GivenBack
+            Drained::Abandoned
         };
         workers.and(services).map(|()| drained)
     }
 }
 
-/// A start that fails halfway leaves nothing running.
-impl Drop for Running {
+/// Stops all tasks, so that a start that fails halfway leaves nothing running.
+impl Drop for RunningServices {
     fn drop(&mut self) {
         self.stop_workers.stop_work();
         self.stop_services.stop_work();
     }
 }
 
-/// What became of running tasks when workers stopped.
+/// How runs ended when the workers stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// All of them ended by themselves.
+    /// All runs ended within the grace.
     InTime,
-    /// Some did not within the grace; they were given back and run again elsewhere, or later.
-    GivenBack,
-}
-
-/// A port that is ours.
-pub(crate) struct Port {
-    listener: TcpListener,
-    address: SocketAddr,
-}
-
-impl Port {
-    /// Takes the port, if one is wanted; nothing is answered there yet.
-    pub(crate) async fn bind(wanted: Option<SocketAddr>) -> Result<Option<Self>, StartError> {
-        let Some(address) = wanted else {
-            return Ok(None);
-        };
-        let failed = |source| StartError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Some(Self { listener, address }))
-    }
+    /// Some runs did not end within the grace. Their tasks were abandoned and will run again.
+    Abandoned,
 }
 
 #[cfg(test)]
@@ -171,8 +130,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_service_that_ends_before_it_is_told_to_has_failed() {
-        let running = Running::default();
+    async fn a_service_that_ends_before_its_shutdown_has_failed() {
+        let running = RunningServices::default();
         running.service("lasting", async |stop: Shutdown| {
             stop.intake_stopped().await;
             Ok(())
@@ -180,7 +139,7 @@ mod tests {
         running.service("short", async |_| Ok(()));
         let error = running.failed().await.to_string();
         assert!(
-            error.contains("short") && error.contains("ended by itself"),
+            error.contains("short") && error.contains("ended without a shutdown"),
             "{error}"
         );
         assert!(running.stop(Duration::from_secs(1)).await.is_err());

@@ -1,15 +1,19 @@
-//! Every service in this process on a real SQLite file, with handlers in Rust: what an embedding program sees.
+//! All services in one process on a real SQLite file, with handlers in Rust, as an embedding program uses them.
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use dueline_all_in_one::{Drained, Node, NodeConfig, WorkerConfig};
+use dueline_api::{Call, JobPut};
 use dueline_domain::{
-    Backoff, Extras, Handler, Job, JobName, Modification, NewTask, Overrides, Policy, Priority,
-    Quota, RetryPolicy, RunEnd, StateKind, Task, Timestamp,
+    Backoff, Due, Job, JobName, Modification, NewTask, Overrides, Policy, Priority, RetryPolicy,
+    RunEnd, StateKind, Task, TaskOptions, Timestamp,
 };
 use dueline_executor::{Config, Failure, Registry, RunningTask, Success, handler_fn};
 use dueline_ports::{Clock as _, Rng as _};
@@ -20,7 +24,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// The wait before the first retry.
 const BACKOFF: Duration = Duration::from_millis(300);
 
-struct Rig {
+struct EmbeddedNode {
     node: Node,
     _folder: tempfile::TempDir,
 }
@@ -29,8 +33,8 @@ fn job() -> JobName {
     JobName::parse("job").unwrap()
 }
 
-impl Rig {
-    /// One job whose tasks `handle` runs, in `concurrency` slots.
+impl EmbeddedNode {
+    /// A node with one job, whose tasks run `handle` in `concurrency` slots.
     async fn new<F, Fut>(concurrency: u32, handle: F) -> Self
     where
         F: Fn(RunningTask) -> Fut + Send + Sync + 'static,
@@ -67,33 +71,43 @@ impl Rig {
             ..RetryPolicy::default()
         };
         let frontend = self.node.frontend();
-        let put = frontend.put_job(Job {
-            name: job(),
-            info: "".into(),
-            handler: Handler::worker(),
-            policy: Policy {
-                retry,
-                ..Policy::default()
-            },
-            quota: Quota::default(),
-            paused,
-            created_by: "test".into(),
-            created_at: Timestamp::EPOCH,
-            changed_at: Timestamp::EPOCH,
-        });
+        let call = Call::default();
+        let put = frontend.put_job(
+            &call,
+            JobPut::from(Job {
+                policy: Policy {
+                    retry,
+                    ..Policy::default()
+                },
+                paused,
+                ..Job::new(job())
+            }),
+        );
         put.await.unwrap();
     }
 
     async fn submit(&self, task: NewTask) -> Task {
         let id = task.id;
-        let answer = self.node.frontend().submit(vec![task]).await.remove(0);
+        let answer = self
+            .node
+            .frontend()
+            .submit(&Call::default(), vec![task])
+            .await
+            .remove(0);
         answer.unwrap();
-        self.node.frontend().task(&job(), &id, None).await.unwrap()
+        self.node
+            .frontend()
+            .task(&Call::default(), &job(), &id, None)
+            .await
+            .unwrap()
     }
 
     async fn ended(&self, task: &Task) -> Task {
         let frontend = self.node.frontend();
-        let task = frontend.task(&job(), &task.id, Some(LONG)).await.unwrap();
+        let task = frontend
+            .task(&Call::default(), &job(), &task.id, Some(LONG))
+            .await
+            .unwrap();
         assert!(task.kind().is_final(), "still {}", task.kind());
         task
     }
@@ -101,14 +115,18 @@ impl Rig {
     async fn until(&self, task: &Task, holds: impl Fn(&Task) -> bool) -> Task {
         let ends_at = tokio::time::Instant::now() + LONG;
         loop {
-            let now = self.node.frontend().task(&job(), &task.id, None).await;
+            let now = self
+                .node
+                .frontend()
+                .task(&Call::default(), &job(), &task.id, None)
+                .await;
             let now = now.unwrap();
             if holds(&now) {
                 return now;
             }
             assert!(
                 tokio::time::Instant::now() < ends_at,
-                "at last it was {now:#?}"
+                "the last state was {now:#?}"
             );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -116,20 +134,28 @@ impl Rig {
 
     async fn pause(&self, paused: bool) {
         let frontend = self.node.frontend();
-        frontend.pause_job(&job(), paused).await.unwrap();
+        frontend
+            .pause_job(&Call::default(), &job(), paused)
+            .await
+            .unwrap();
     }
 
     /// How many tasks are in this state.
     async fn count(&self, kind: StateKind) -> u64 {
-        let stats = self.node.frontend().job_stats(&job()).await.unwrap();
+        let stats = self
+            .node
+            .frontend()
+            .job_stats(&Call::default(), &job())
+            .await
+            .unwrap();
         stats.by_state.get(&kind).copied().unwrap_or(0)
     }
 
-    async fn until_count(&self, kind: StateKind, wanted: u64) {
+    async fn until_count(&self, kind: StateKind, expected: u64) {
         let ends_at = tokio::time::Instant::now() + LONG;
         loop {
             let now = self.count(kind).await;
-            if now == wanted {
+            if now == expected {
                 return;
             }
             assert!(tokio::time::Instant::now() < ends_at, "{now} are {kind}");
@@ -151,17 +177,17 @@ fn ok() -> Result<Success, Failure> {
     Ok(Success::default())
 }
 
-/// Waits until the test lets one more run go on.
+/// Waits until the test lets one more run continue.
 async fn pass(gate: &Semaphore) {
     gate.acquire().await.unwrap().forget();
 }
 
-/// Handlers that end when the test says so.
-async fn gated(concurrency: u32) -> (Rig, Arc<Semaphore>) {
+/// A node whose handlers wait for a permit of the returned gate.
+async fn gated(concurrency: u32) -> (EmbeddedNode, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
-    let at_gate = gate.clone();
-    let rig = Rig::new(concurrency, move |_| {
-        let gate = at_gate.clone();
+    let handler_gate = gate.clone();
+    let rig = EmbeddedNode::new(concurrency, move |_| {
+        let gate = handler_gate.clone();
         async move {
             pass(&gate).await;
             ok()
@@ -171,7 +197,7 @@ async fn gated(concurrency: u32) -> (Rig, Arc<Semaphore>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_132_f_014_f_067_a_task_runs_in_the_embedding_process_and_its_times_are_kept() {
+async fn f_132_f_014_f_067_a_task_runs_in_the_embedding_process_and_its_times_are_stored() {
     let (rig, gate) = gated(4).await;
     let submitted = rig.submit(task("x")).await;
     assert_eq!(submitted.finished_at, None);
@@ -183,13 +209,77 @@ async fn f_132_f_014_f_067_a_task_runs_in_the_embedding_process_and_its_times_ar
     let task = rig.ended(&submitted).await;
     assert_eq!(task.kind(), StateKind::Succeeded);
     assert!(task.finished_at >= task.started_at && task.started_at.is_some());
-    assert_eq!(task.state.trigger_at(), None, "nobody looks at it again");
+    assert_eq!(task.state.trigger_at(), None, "the task has ended");
     rig.stop().await;
 }
 
+/// Submits tasks of high priority beside a flood of low ones, which are due at once or when the consumer finds them.
+/// Returns how many other tasks began between the due time and the start of each.
+async fn begun_before_urgent_tasks(is_scheduled: bool) -> Vec<u64> {
+    let begun = Arc::new(AtomicU64::new(0));
+    let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
+    let counter = begun.clone();
+    let rig = EmbeddedNode::new(4, move |task| {
+        let number = counter.fetch_add(1, Ordering::SeqCst);
+        if task.input().starts_with(b"high") {
+            let _ = starts.send(number);
+        }
+        async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            ok()
+        }
+    })
+    .await;
+    rig.pause(is_scheduled).await;
+    let low = || NewTask {
+        priority: "low".parse().unwrap(),
+        ..task("low")
+    };
+    let flood: Vec<_> = (0..10_000).map(|_| low()).collect();
+    for answer in rig.node.frontend().submit(&Call::default(), flood).await {
+        answer.unwrap();
+    }
+    rig.pause(false).await;
+    let mut others = Vec::new();
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let wait = Duration::from_millis(if is_scheduled { 50 } else { 0 });
+        let high = NewTask {
+            priority: "high".parse().unwrap(),
+            due: is_scheduled.then(|| SystemClock.now().after(wait)).into(),
+            ..task("high")
+        };
+        rig.submit(high).await;
+        tokio::time::sleep(wait).await;
+        let due = begun.load(Ordering::SeqCst);
+        let number = tokio::time::timeout(LONG, started.recv()).await;
+        others.push(number.unwrap().unwrap().saturating_sub(due));
+    }
+    // Thousands of low tasks are left.
+    rig.node.stop(Duration::ZERO).await.unwrap();
+    others.sort_unstable();
+    others
+}
+
+/// The 95th percentile of what begins before an urgent task: what its worker had claimed already, and what it claims
+/// while the urgent task is stored or enqueued. Four slots of 20 ms begin 20 tasks in 100 ms.
+const BEGUN_BEFORE_MAX: u64 = 4 + 4 + 20;
+
 #[tokio::test(flavor = "multi_thread")]
-async fn f_052_while_it_runs_its_owner_its_start_and_its_expiry_are_known_and_then_cleared() {
-    let rig = Rig::new(4, |task| async move {
+async fn f_022_f_152_a_flood_of_low_priority_does_not_delay_a_task_of_high_priority() {
+    let others = begun_before_urgent_tasks(false).await;
+    assert!(others[18] <= BEGUN_BEFORE_MAX, "{others:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_022_f_152_a_flood_that_becomes_due_does_not_delay_a_scheduled_task_of_high_priority() {
+    let others = begun_before_urgent_tasks(true).await;
+    assert!(others[18] <= BEGUN_BEFORE_MAX, "{others:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_052_a_running_task_has_its_owner_start_and_expiry_and_an_ended_task_does_not() {
+    let rig = EmbeddedNode::new(4, |task| async move {
         task.stopped().await;
         ok()
     })
@@ -205,7 +295,7 @@ async fn f_052_while_it_runs_its_owner_its_start_and_its_expiry_are_known_and_th
     let cancel = dueline_domain::RunningCancel::Request;
     let frontend = rig.node.frontend();
     frontend
-        .cancel(&job(), &running.id, cancel, None)
+        .cancel(&Call::default(), &job(), &running.id, cancel, None)
         .await
         .unwrap();
     let ended = rig.ended(&running).await;
@@ -215,16 +305,16 @@ async fn f_052_while_it_runs_its_owner_its_start_and_its_expiry_are_known_and_th
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_055_two_retries_are_three_runs_and_none_is_one() {
-    let rig = Rig::new(4, |_| async { Err(Failure::from("always")) }).await;
+    let rig = EmbeddedNode::new(4, |_| async { Err(Failure::from("always")) }).await;
     let three = rig.submit(task("x")).await;
     let one = rig
         .submit(NewTask {
-            extras: Some(Box::new(Extras {
+            options: Some(Box::new(TaskOptions {
                 overrides: Some(Overrides {
                     retries_max: Some(0),
                     ..Overrides::default()
                 }),
-                ..Extras::default()
+                ..TaskOptions::default()
             })),
             ..task("y")
         })
@@ -241,7 +331,7 @@ async fn f_055_two_retries_are_three_runs_and_none_is_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_060_f_068_a_fatal_failure_is_final_at_once_with_no_trigger() {
-    let rig = Rig::new(4, |_| async { Err(Failure::fatal("broken")) }).await;
+    let rig = EmbeddedNode::new(4, |_| async { Err(Failure::fatal("broken")) }).await;
     let submitted = rig.submit(task("x")).await;
     let task = rig.ended(&submitted).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Failed, 1));
@@ -253,9 +343,9 @@ async fn f_060_f_068_a_fatal_failure_is_final_at_once_with_no_trigger() {
 #[tokio::test(flavor = "multi_thread")]
 async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_the_backoff() {
     let gate = Arc::new(Semaphore::new(0));
-    let at_gate = gate.clone();
-    let rig = Rig::new(4, move |task| {
-        let gate = at_gate.clone();
+    let handler_gate = gate.clone();
+    let rig = EmbeddedNode::new(4, move |task| {
+        let gate = handler_gate.clone();
         async move {
             if task.attempt() > 0 {
                 return ok();
@@ -265,12 +355,12 @@ async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_
         }
     })
     .await;
-    // While its job is paused, a task stays as it is for as long as the test looks at it.
+    // While its job is paused, a task keeps its state, so that the test can read it.
     rig.pause(true).await;
     let due = SystemClock.now().after(Duration::from_millis(400));
     let new = rig
         .submit(NewTask {
-            run_at: Some(due),
+            due: Due::At(due),
             ..task("x")
         })
         .await;
@@ -288,7 +378,7 @@ async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_
     let failed_at = retriable.history.as_ref().unwrap().runs[0].finished_at;
     let retry_at = failed_at.after(BACKOFF);
     assert_eq!(retriable.state.trigger_at(), Some(retry_at));
-    assert_eq!(retriable.run_at, due, "the original time stays");
+    assert_eq!(retriable.run_at, due, "the original due time stays");
     rig.pause(false).await;
     let task = rig.ended(&new).await;
     assert_eq!(task.kind(), StateKind::Succeeded);
@@ -302,7 +392,7 @@ async fn f_061_f_066_the_trigger_is_the_due_time_and_after_a_failure_the_end_of_
 #[tokio::test(flavor = "multi_thread")]
 async fn f_025_priority_counts_only_once_a_task_is_ready() {
     let order = Arc::new(Mutex::new(Vec::new()));
-    let rig = Rig::new(1, {
+    let rig = EmbeddedNode::new(1, {
         let order = order.clone();
         move |task: RunningTask| {
             order.lock().unwrap().push(task.input().clone());
@@ -312,7 +402,7 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
     .await;
     let high_later = NewTask {
         priority: Priority::new(100).unwrap(),
-        run_at: Some(SystemClock.now().after(Duration::from_secs(3_600))),
+        due: Due::At(SystemClock.now().after(Duration::from_secs(3_600))),
         ..task("high")
     };
     let low_now = NewTask {
@@ -323,17 +413,19 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
     let low = rig.submit(low_now).await;
     rig.ended(&low).await;
     let frontend = rig.node.frontend();
-    let waits = frontend.task(&job(), &high.id, None).await.unwrap();
-    assert_eq!(
-        waits.kind(),
-        StateKind::New,
-        "the low one was not held back"
-    );
+    let later = frontend
+        .task(&Call::default(), &job(), &high.id, None)
+        .await
+        .unwrap();
+    assert_eq!(later.kind(), StateKind::New, "the low one did not wait");
     let now = Modification {
         run_at: Some(SystemClock.now()),
         ..Modification::default()
     };
-    frontend.modify(&job(), &high.id, now).await.unwrap();
+    frontend
+        .modify(&Call::default(), &job(), &high.id, now)
+        .await
+        .unwrap();
     rig.ended(&high).await;
     assert_eq!(*order.lock().unwrap(), ["low", "high"]);
     rig.stop().await;
@@ -341,7 +433,7 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_050_the_next_run_gets_the_latest_checkpoint_and_the_original_stays() {
-    let rig = Rig::new(4, |task| async move {
+    let rig = EmbeddedNode::new(4, |task| async move {
         if task.attempt() > 0 {
             return Ok(Success::from(task.input().clone()));
         }
@@ -360,28 +452,32 @@ async fn f_050_the_next_run_gets_the_latest_checkpoint_and_the_original_stays() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_job_holds_its_tasks_until_it_is_resumed() {
-    let rig = Rig::new(4, |_| async { ok() }).await;
+async fn tasks_of_a_paused_job_wait_until_it_is_resumed() {
+    let rig = EmbeddedNode::new(4, |_| async { ok() }).await;
     rig.put_job(true).await;
     let submitted = rig.submit(task("x")).await;
     tokio::time::sleep(Duration::from_millis(1_300)).await;
-    let held = rig.node.frontend().task(&job(), &submitted.id, None).await;
-    assert_eq!(held.unwrap().kind(), StateKind::New);
+    let waiting = rig
+        .node
+        .frontend()
+        .task(&Call::default(), &job(), &submitted.id, None)
+        .await;
+    assert_eq!(waiting.unwrap().kind(), StateKind::New);
     rig.pause(false).await;
     assert_eq!(rig.ended(&submitted).await.kind(), StateKind::Succeeded);
     rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_153_pausing_holds_what_is_queued_already_and_resuming_loses_nothing() {
+async fn f_153_a_pause_also_stops_enqueued_tasks_and_resuming_loses_none() {
     const ALL: u64 = 200;
     let (rig, gate) = gated(1).await;
     let tasks = (0..ALL).map(|n| task(&n.to_string())).collect();
-    rig.node.frontend().submit(tasks).await;
+    rig.node.frontend().submit(&Call::default(), tasks).await;
     rig.until_count(StateKind::Processing, 1).await;
     rig.pause(true).await;
     gate.add_permits(Semaphore::MAX_PERMITS);
-    // What runs at this moment may end, and so may what is handed out before the controller has heard of the pause.
+    // Runs in progress may end, and the controller may dispatch further tasks until it has noticed the pause.
     let mut ended = rig.count(StateKind::Succeeded).await;
     loop {
         tokio::time::sleep(Duration::from_millis(700)).await;
@@ -390,7 +486,7 @@ async fn f_153_pausing_holds_what_is_queued_already_and_resuming_loses_nothing()
             break;
         }
     }
-    assert!(ended < ALL, "all ran although the job is paused");
+    assert!(ended < ALL, "all tasks ran although the job is paused");
     rig.pause(false).await;
     rig.until_count(StateKind::Succeeded, ALL).await;
     rig.stop().await;
@@ -399,7 +495,7 @@ async fn f_153_pausing_holds_what_is_queued_already_and_resuming_loses_nothing()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     let runs = Arc::new(Mutex::new(std::collections::BTreeMap::new()));
-    let rig = Rig::new(10, {
+    let rig = EmbeddedNode::new(10, {
         let runs = runs.clone();
         move |task: RunningTask| {
             *runs.lock().unwrap().entry(task.id()).or_insert(0) += 1;
@@ -408,7 +504,7 @@ async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     })
     .await;
     let tasks: Vec<_> = (0..2_000).map(|n| task(&n.to_string())).collect();
-    for answer in rig.node.frontend().submit(tasks).await {
+    for answer in rig.node.frontend().submit(&Call::default(), tasks).await {
         answer.unwrap();
     }
     rig.until_count(StateKind::Succeeded, 2_000).await;

@@ -1,4 +1,4 @@
-//! Talks to the server over REST.
+//! A client of the server's REST API.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -8,44 +8,46 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::exit::CliError;
 
-/// Longest time to reach the server at all.
+/// Longest time to connect to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Names who calls; the server keeps it with what is created.
+/// Header with the name of the caller. The server stores the name with what is created.
 const CALLER_HEADER: &str = "dueline-caller";
-/// Says how long this side waits, so that the server does not work for nobody.
+/// Header with the client's timeout, so that the server drops a request that the client no longer waits for.
 const TIMEOUT_HEADER: &str = "dueline-timeout-ms";
 
 /// A client of one server.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct RestClient {
     http: reqwest::Client,
     server: Url,
     caller: Option<String>,
     timeout: Duration,
 }
 
-/// What to send.
+/// The body of a request.
 #[derive(Debug)]
-pub(crate) enum Body {
-    /// Nothing.
+pub(crate) enum RequestBody {
+    /// No body.
     Empty,
     /// A JSON document.
     Json(Vec<u8>),
-    /// JSON documents, one a line.
+    /// JSON documents, one per line.
     Lines(Vec<u8>),
 }
 
-impl Body {
+impl RequestBody {
     /// A value as JSON.
     pub(crate) fn json(value: &impl Serialize) -> Result<Self, CliError> {
         let json = serde_json::to_vec(value);
-        let wrong = |error: serde_json::Error| CliError::invalid(format!("no JSON: {error}"));
-        json.map(Self::Json).map_err(wrong)
+        let invalid = |error: serde_json::Error| {
+            CliError::invalid(format!("the request cannot be written as JSON: {error}"))
+        };
+        json.map(Self::Json).map_err(invalid)
     }
 }
 
-impl Client {
-    /// A client of `server`, whose answers take at most `timeout`.
+impl RestClient {
+    /// A client of `server` that waits at most `timeout` for each response.
     pub(crate) fn new(
         server: &str,
         timeout: Duration,
@@ -60,45 +62,50 @@ impl Client {
         })
     }
 
-    /// Reads. `path` follows `/v1`; each part is escaped.
+    /// Sends a GET request. `path` follows `/v1`; each part is escaped.
     pub(crate) async fn get(
         &self,
         path: &[&str],
         query: &[(&str, String)],
-    ) -> Result<Answer, CliError> {
+    ) -> Result<JsonAnswer, CliError> {
         self.call(
             Method::GET,
             self.url(path, query),
-            Body::Empty,
+            RequestBody::Empty,
             self.timeout,
         )
         .await
     }
 
-    /// As [`Client::get`], for an answer that the server may hold back for `wait`.
+    /// As [`RestClient::get`], for a long poll: the server may delay its response by up to `wait`.
     pub(crate) async fn get_waiting(
         &self,
         path: &[&str],
         query: &[(&str, String)],
         wait: Duration,
-    ) -> Result<Answer, CliError> {
+    ) -> Result<JsonAnswer, CliError> {
         let timeout = self.timeout.saturating_add(wait);
-        self.call(Method::GET, self.url(path, query), Body::Empty, timeout)
-            .await
+        self.call(
+            Method::GET,
+            self.url(path, query),
+            RequestBody::Empty,
+            timeout,
+        )
+        .await
     }
 
-    /// Sends.
+    /// Sends a request with a body. `path` follows `/v1`; each part is escaped.
     pub(crate) async fn send(
         &self,
         method: Method,
         path: &[&str],
-        body: Body,
-    ) -> Result<Answer, CliError> {
+        body: RequestBody,
+    ) -> Result<JsonAnswer, CliError> {
         self.call(method, self.url(path, &[]), body, self.timeout)
             .await
     }
 
-    /// Reads a page outside `/v1`: whether the status is a success, and what it says.
+    /// Reads a page outside `/v1`: whether the status is a success, and the text.
     pub(crate) async fn probe(&self, name: &str) -> Result<(bool, String), CliError> {
         let mut url = self.server.clone();
         if let Ok(mut parts) = url.path_segments_mut() {
@@ -129,9 +136,9 @@ impl Client {
         &self,
         method: Method,
         url: Url,
-        body: Body,
+        body: RequestBody,
         timeout: Duration,
-    ) -> Result<Answer, CliError> {
+    ) -> Result<JsonAnswer, CliError> {
         let timeout_ms = crate::units::millis(timeout).max(1);
         let mut request = self
             .http
@@ -142,11 +149,11 @@ impl Client {
             request = request.header(CALLER_HEADER, caller);
         }
         let request = match body {
-            Body::Empty => request,
-            Body::Json(json) => request
+            RequestBody::Empty => request,
+            RequestBody::Json(json) => request
                 .header("content-type", "application/json")
                 .body(json),
-            Body::Lines(lines) => request
+            RequestBody::Lines(lines) => request
                 .header("content-type", "application/x-ndjson")
                 .body(lines),
         };
@@ -163,14 +170,15 @@ impl Client {
             return Err(problem(status.as_u16(), &body).into());
         }
         let text = String::from_utf8(body.into());
-        text.map(Answer)
-            .map_err(|_| not_understood(&"it is not UTF-8"))
+        text.map(JsonAnswer)
+            .map_err(|_| malformed(&"it is not UTF-8"))
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         let (server, cause) = (&self.server, root_cause(error));
         if error.is_timeout() && !error.is_connect() {
-            let message = format!("{server} gave no answer in time; it may have taken effect");
+            let message =
+                format!("{server} did not respond in time; the request may have taken effect");
             return CliError::new(ErrorKind::Deadline, "no_answer", message);
         }
         if error.is_builder() {
@@ -180,8 +188,7 @@ impl Client {
         if server.scheme() == "https" {
             let plain = server.as_str().replacen("https", "http", 1);
             let plain = plain.trim_end_matches('/');
-            let hint =
-                format!("the server itself speaks no TLS; without a proxy before it, try {plain}");
+            let hint = format!("the server does not support TLS; without a TLS proxy, try {plain}");
             return CliError::new(ErrorKind::Unavailable, "unreachable", message).with_hint(hint);
         }
         CliError::new(ErrorKind::Unavailable, "unreachable", message)
@@ -189,38 +196,37 @@ impl Client {
     }
 }
 
-/// The body of an answer, exactly as it came: programs must see every digit of a number.
+/// The body of a response, byte for byte: `--json` must print every digit of a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer(String);
+pub(crate) struct JsonAnswer(String);
 
-impl Answer {
-    /// An answer put together on this side.
+impl JsonAnswer {
+    /// An answer that this program composes.
     pub(crate) fn of(value: &impl Serialize) -> Self {
         Self(serde_json::to_string(value).unwrap_or_default())
     }
 
-    /// As text.
+    /// The JSON text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// In its typed form.
+    /// The answer as a value of type `T`.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, CliError> {
-        serde_json::from_str(&self.0).map_err(|error| not_understood(&error))
+        serde_json::from_str(&self.0).map_err(|error| malformed(&error))
     }
 }
 
-fn not_understood(error: &dyn std::fmt::Display) -> CliError {
-    let message = format!("the server's answer is not understood: {error}");
+fn malformed(error: &dyn std::fmt::Display) -> CliError {
+    let message = format!("the response of the server is malformed: {error}");
     CliError::new(ErrorKind::Internal, "answer_not_understood", message)
         .with_hint("is this a Dueline server of the same version?")
 }
 
-/// The HTTP client for calls to `server`. It follows no redirects, and a server on this machine is never sought
-/// behind a proxy.
+/// The HTTP client for calls to `server`. It follows no redirects and uses no proxy for a loopback address.
 pub(crate) fn http(server: &str, timeout: Duration) -> Result<reqwest::Client, CliError> {
     let url = parse(server)?;
-    // Fails when it is installed already, which is as good.
+    // This fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -230,23 +236,24 @@ pub(crate) fn http(server: &str, timeout: Duration) -> Result<reqwest::Client, C
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // Without TLS there is no need for root certificates, which a small image may not have.
+        // Plain HTTP needs no root certificates, and a small image may have none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
-        let message = format!("no HTTP client can be made: {}", root_cause(&error));
+        let message = format!("cannot create an HTTP client: {}", root_cause(&error));
         CliError::new(ErrorKind::Internal, "no_client", message)
     })
 }
 
 fn parse(server: &str) -> Result<Url, CliError> {
     let hint = "write it as http://127.0.0.1:7070";
-    let wrong = |why: &dyn std::fmt::Display| {
-        CliError::invalid(format!("'{server}' is no address of a server: {why}")).with_hint(hint)
+    let invalid = |why: &dyn std::fmt::Display| {
+        CliError::invalid(format!("'{server}' is not a valid server address: {why}"))
+            .with_hint(hint)
     };
-    let url = Url::parse(server).map_err(|error| wrong(&error))?;
+    let url = Url::parse(server).map_err(|error| invalid(&error))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(wrong(&"it must begin with http:// or https://"));
+        return Err(invalid(&"it must begin with http:// or https://"));
     }
     Ok(url)
 }
@@ -263,15 +270,16 @@ fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// The problem that an answer tells, or one that follows from its status when something else than Dueline answered.
+/// The problem document of a response. A response that is not from Dueline, such as a proxy's, has none: its status
+/// decides.
 fn problem(status: u16, body: &[u8]) -> Problem {
     if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
         return problem;
     }
     let text: String = String::from_utf8_lossy(body).chars().take(200).collect();
     let detail = match text.trim() {
-        "" => format!("the server answered with status {status}"),
-        text => format!("the server answered with status {status}: {text}"),
+        "" => format!("the server responded with status {status}"),
+        text => format!("the server responded with status {status}: {text}"),
     };
     Problem {
         type_uri: String::new(),
@@ -289,8 +297,8 @@ fn problem(status: u16, body: &[u8]) -> Problem {
     }
 }
 
-/// The innermost error, which is the one that people can do something about.
-fn root_cause(error: &dyn std::error::Error) -> String {
+/// The text of the innermost error, which names the cause that a user can act on.
+pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;
@@ -303,8 +311,8 @@ mod tests {
     use super::*;
     use crate::exit::Exit;
 
-    fn client(server: &str) -> Client {
-        Client::new(server, Duration::from_secs(1), None).unwrap()
+    fn client(server: &str) -> RestClient {
+        RestClient::new(server, Duration::from_secs(1), None).unwrap()
     }
 
     #[test]
@@ -318,9 +326,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_invalid_server_address_is_refused() {
         for bad in ["", "localhost:7070", "ftp://h", "http://"] {
-            let error = Client::new(bad, Duration::from_secs(1), None).expect_err(bad);
+            let error = RestClient::new(bad, Duration::from_secs(1), None).expect_err(bad);
             assert_eq!(error.exit(), Exit::Invalid, "{bad}");
         }
     }
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_something_else_than_dueline_still_has_an_exit_code() {
+    fn a_response_that_is_not_from_dueline_has_the_exit_code_of_its_status() {
         let exit = |status| CliError::from(problem(status, b"<html>")).exit();
         assert_eq!(exit(404), Exit::NotFound);
         assert_eq!(exit(502), Exit::Unavailable);

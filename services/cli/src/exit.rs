@@ -1,4 +1,4 @@
-//! How a command ends: exit codes for scripts, one line and a hint for people, a problem document for programs.
+//! How a command ends: an exit code, and on failure one line and a hint, or a problem document with `--json`.
 
 use std::{fmt, io};
 
@@ -7,31 +7,33 @@ use dueline_domain::StateKind;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Exit codes. They never change their meaning.
+use crate::output;
+
+/// Exit codes. The meaning of a code never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// It worked.
+    /// Success.
     Ok = 0,
-    /// A fault of the program or the server.
+    /// An internal error of the program or the server.
     Internal = 1,
-    /// The command line or the request is wrong.
+    /// The command line or the request is invalid.
     Invalid = 2,
-    /// No such job, task or table.
+    /// The job, task or table does not exist.
     NotFound = 3,
-    /// The present state stands against it.
+    /// The request conflicts with the current state.
     Conflict = 4,
-    /// The server cannot be reached, or there was no answer in time.
+    /// The server cannot be reached, or did not respond in time.
     Unavailable = 5,
-    /// The task that was waited for ended without success.
+    /// The task that the command waited for ended without success.
     Unsuccessful = 6,
-    /// Not allowed.
+    /// Permission denied.
     Denied = 7,
-    /// A demo, a benchmark or the doctor found something wrong.
+    /// A demo, a benchmark or the doctor found a defect.
     VerifyFailed = 8,
     /// Some tasks of a batch were refused.
     Partial = 9,
-    /// A server or worker was stopped, and running tasks did not end within the grace.
-    GivenBack = 10,
+    /// A server or worker was stopped, and running tasks did not end within the grace period.
+    Abandoned = 10,
 }
 
 impl Exit {
@@ -47,28 +49,30 @@ impl Exit {
         Self::Denied,
         Self::VerifyFailed,
         Self::Partial,
-        Self::GivenBack,
+        Self::Abandoned,
     ];
 
-    /// The number.
+    /// The exit code as a number.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// What it says.
+    /// The meaning of the exit code, as in the help text.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Ok => "it worked",
-            Self::Internal => "a fault of the program or the server",
-            Self::Invalid => "the command line or the request is wrong",
-            Self::NotFound => "there is no such job, task or table",
-            Self::Conflict => "the present state stands against it",
-            Self::Unavailable => "the server cannot be reached, or there was no answer in time",
-            Self::Unsuccessful => "the task that was waited for ended without success",
-            Self::Denied => "not allowed",
-            Self::VerifyFailed => "a demo, a benchmark or the doctor found something wrong",
+            Self::Ok => "success",
+            Self::Internal => "an internal error of the program or the server",
+            Self::Invalid => "the command line or the request is invalid",
+            Self::NotFound => "the job, task or table does not exist",
+            Self::Conflict => "the request conflicts with the current state",
+            Self::Unavailable => "the server cannot be reached, or did not respond in time",
+            Self::Unsuccessful => "the task that the command waited for ended without success",
+            Self::Denied => "permission denied",
+            Self::VerifyFailed => "a demo, a benchmark or the doctor found a defect",
             Self::Partial => "some tasks of a batch were refused",
-            Self::GivenBack => "running tasks did not end within the grace and were given back",
+            Self::Abandoned => {
+                "running tasks did not end within the grace period and were abandoned"
+            }
         }
     }
 }
@@ -97,89 +101,92 @@ pub(crate) fn help() -> String {
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
-/// Why a command did not work.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct CliError {
     problem: Box<Problem>,
     hint: Option<String>,
-    /// What else programs are told, beside the members of the problem.
+    /// Additional members of the problem document that `--json` prints.
     members: Map<String, Value>,
-    /// Nobody reads the output any more, which is no fault and not worth a word.
-    closed: bool,
+    /// Whether the reader of the output closed it. That is not a failure and is not reported.
+    is_output_closed: bool,
 }
 
 impl CliError {
-    /// An error of this side.
+    /// An error that this program found, not the server.
     pub fn new(kind: ErrorKind, reason: &'static str, message: impl Into<String>) -> Self {
         Self::from(ApiError::new(kind, reason, message))
     }
 
-    /// The command line, or what it names, is wrong.
+    /// The command line, or something that it names, is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Invalid, "usage", message)
     }
 
-    /// Adds what may help.
+    /// Adds a hint: what the user can do.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds the fields of `told` to what programs read.
+    /// Adds the fields of `value` to the problem document.
     #[must_use]
-    pub fn with_members(mut self, told: &impl Serialize) -> Self {
-        if let Ok(Value::Object(members)) = serde_json::to_value(told) {
+    pub fn with_members(mut self, value: &impl Serialize) -> Self {
+        if let Ok(Value::Object(members)) = serde_json::to_value(value) {
             self.members = members;
         }
         self
     }
 
-    /// Tells it on standard error, and how the process must end.
+    /// Prints the error to standard error and returns the exit code.
     pub fn report(&self, json: bool) -> Exit {
-        if self.closed {
+        if self.is_output_closed {
             return Exit::Ok;
         }
         if json {
-            let told = Told {
+            let document = ProblemWithMembers {
                 problem: &self.problem,
                 members: &self.members,
             };
-            eprintln!("{}", serde_json::to_string(&told).unwrap_or_default());
+            output::note(&serde_json::to_string(&document).unwrap_or_default());
         } else {
-            eprintln!("error: {}", crate::output::clean(&self.problem.detail));
+            output::note(&format!(
+                "error: {}",
+                crate::sanitize::clean(&self.problem.detail)
+            ));
             if let Some(hint) = self.hint() {
-                eprintln!("hint: {hint}");
+                output::note(&format!("hint: {hint}"));
             }
         }
         self.exit()
     }
 
-    /// How the process must end.
+    /// The exit code for the error.
     pub fn exit(&self) -> Exit {
         ErrorKind::from_name(&self.problem.kind)
             .unwrap_or(ErrorKind::Internal)
             .into()
     }
 
-    /// The state of the task that stood against the call.
+    /// The current state of the task, where the request conflicts with it.
     pub fn state(&self) -> Option<StateKind> {
         self.problem.state
     }
 
     fn hint(&self) -> Option<&str> {
         self.hint.as_deref().or(match self.problem.reason.as_str() {
-            "unknown_job" => Some("`dueline job list` shows the jobs there are"),
-            "unknown_task" => Some("`dueline task list JOB` shows the tasks of a job"),
+            "unknown_job" => Some("`dueline job list` lists all jobs"),
+            "unknown_task" => Some("`dueline task list JOB` lists the tasks of a job"),
             _ if self.exit() == Exit::Internal => Some("this should not happen; please report it"),
             _ => None,
         })
     }
 }
 
-/// A problem document with members of its own.
+/// A problem document with additional members.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ProblemWithMembers<'a> {
     #[serde(flatten)]
     problem: &'a Problem,
     #[serde(flatten)]
@@ -196,7 +203,7 @@ impl std::error::Error for CliError {}
 
 impl From<Problem> for CliError {
     fn from(problem: Problem) -> Self {
-        // By way of the domain error, which fills in what a proxy on the way may have left out.
+        // The conversion to `ApiError` and back fills in members that a proxy may have left out.
         let request_id = problem.request_id.clone();
         let mut error = Self::from(ApiError::from(problem));
         error.problem.request_id = request_id;
@@ -211,16 +218,19 @@ impl From<ApiError> for CliError {
             problem,
             hint: None,
             members: Map::new(),
-            closed: false,
+            is_output_closed: false,
         }
     }
 }
 
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
-        let closed = error.kind() == io::ErrorKind::BrokenPipe;
+        let is_output_closed = error.kind() == io::ErrorKind::BrokenPipe;
         let error = Self::new(ErrorKind::Internal, "io", error.to_string());
-        Self { closed, ..error }
+        Self {
+            is_output_closed,
+            ..error
+        }
     }
 }
 
@@ -229,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f_148_kinds_of_errors_have_exit_codes_of_their_own() {
+    fn f_148_each_kind_of_error_has_its_exit_code() {
         let code = |kind: ErrorKind| Exit::from(kind).code();
         assert_eq!(code(ErrorKind::Invalid), 2);
         assert_eq!(code(ErrorKind::NotFound), 3);
@@ -249,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_went_away_is_no_fault() {
+    fn a_closed_output_is_not_a_failure() {
         let error = CliError::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!(error.report(false), Exit::Ok);
     }

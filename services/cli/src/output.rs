@@ -1,85 +1,82 @@
-//! What goes to standard output: tables for people, JSON for programs.
+//! Standard output: tables, or JSON with `--json`.
 
-use std::{
-    borrow::Cow,
-    io::{self, IsTerminal as _, Write as _},
-};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
 use dueline_domain::{StateKind, Timestamp};
 
-use crate::{client::Answer, exit::CliError, units};
+use crate::{client::JsonAnswer, exit::CliError, units};
 
-/// Narrower tables are not fitted to their terminal.
+/// The narrowest terminal that a table is fitted to.
 const WIDTH_MIN: u16 = 60;
 
-/// How to write.
+/// How standard output and progress bars are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    json: bool,
-    terminal: bool,
-    progress: bool,
+    is_json: bool,
+    is_terminal: bool,
+    draws_progress: bool,
     colours: bool,
 }
 
-/// What a table for people depends on.
+/// How a table is rendered.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Style {
+pub(crate) struct TableStyle {
     /// Whether colours may be used.
     pub(crate) colours: bool,
     /// Whether lines must fit the terminal.
     pub(crate) fit: bool,
-    /// The time that others are told from.
+    /// The current time, to which relative times refer.
     pub(crate) now: Timestamp,
 }
 
 impl Output {
-    /// Colours and progress bars only where a person looks at a terminal, and no colours where `NO_COLOR` is set.
+    /// Colours and progress bars on a terminal only, and no colours where `NO_COLOR` is set.
     pub(crate) fn detect(json: bool) -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let terminal = io::stdout().is_terminal();
+        let is_terminal = io::stdout().is_terminal();
         Self {
-            json,
-            terminal,
-            progress: io::stderr().is_terminal(),
-            colours: terminal && !no_color,
+            is_json: json,
+            is_terminal,
+            draws_progress: io::stderr().is_terminal(),
+            colours: is_terminal && !no_color,
         }
     }
 
-    /// Whether programs read it.
+    /// Whether `--json` is set.
     pub(crate) const fn is_json(&self) -> bool {
-        self.json
+        self.is_json
     }
 
     /// Whether a progress bar may be drawn on standard error.
     pub(crate) const fn draws_progress(&self) -> bool {
-        self.progress
+        self.draws_progress
     }
 
-    /// How a table for people is written.
-    pub(crate) const fn style(&self, now: Timestamp) -> Style {
-        Style {
+    /// How a table is rendered at time `now`.
+    pub(crate) const fn style(&self, now: Timestamp) -> TableStyle {
+        TableStyle {
             colours: self.colours,
-            fit: self.terminal,
+            fit: self.is_terminal,
             now,
         }
     }
 
-    /// Writes an answer: as it is for programs, as `human` tells it for people.
+    /// Writes a result: the document `answer` unchanged with `--json`, else the text that `render` returns.
     pub(crate) fn show(
         &self,
-        answer: &Answer,
+        answer: &JsonAnswer,
         now: Timestamp,
-        human: impl FnOnce(&Style) -> Result<String, CliError>,
+        render: impl FnOnce(&TableStyle) -> Result<String, CliError>,
     ) -> Result<(), CliError> {
-        if self.json {
+        if self.is_json {
             return self.line(answer.as_str());
         }
-        let text = human(&self.style(now))?;
+        let text = render(&self.style(now))?;
         self.line(&text)
     }
 
-    /// Writes one line, or several.
+    /// Writes `text`, which may hold several lines, and a line break.
     pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -88,32 +85,8 @@ impl Output {
     }
 }
 
-/// Text of others without what could steer a terminal.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(char::is_control) {
-        return Cow::Borrowed(text);
-    }
-    let shown = text.chars().map(|c| match c {
-        '\n' | '\t' | '\r' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    });
-    Cow::Owned(shown.collect())
-}
-
-/// Cut to what a column can hold.
-pub(crate) fn short(text: &str, chars_max: usize) -> String {
-    let text = clean(text);
-    if text.chars().count() <= chars_max {
-        return text.into_owned();
-    }
-    let mut cut: String = text.chars().take(chars_max.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
-impl Style {
-    /// A table with a header and no lines, so that it can be read and cut into columns alike.
+impl TableStyle {
+    /// A table with a header and without borders, so that other programs can split it into columns.
     pub(crate) fn table(&self, header: &[&str]) -> Table {
         let mut table = self.plain();
         table.set_header(header.iter().map(|name| {
@@ -127,7 +100,7 @@ impl Style {
         table
     }
 
-    /// Names and values below each other.
+    /// A table with one row for each name and value.
     pub(crate) fn pairs(&self, pairs: &[(&str, Cell)]) -> Table {
         let mut table = self.plain();
         for (name, value) in pairs {
@@ -169,20 +142,26 @@ impl Style {
         self.coloured(state.name(), colour)
     }
 
-    /// A text in a colour, if there are any.
+    /// A text in a colour, or plain where colours are off.
     pub(crate) fn coloured(&self, text: &str, colour: Color) -> Cell {
         let cell = Cell::new(text);
         if self.colours { cell.fg(colour) } else { cell }
     }
 
-    /// A time as seen from now.
+    /// A time relative to now.
     pub(crate) fn when(&self, at: impl Into<Timestamp>) -> String {
         units::relative(at.into(), self.now)
     }
 }
 
-/// The lines of a table without blanks at their ends. The first column, which names things, is never broken, so that a
-/// name can be copied.
+/// Prints a line for people to standard error. A closed terminal must not end the process in the middle of its shutdown,
+/// so errors are ignored.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// The table as text, without trailing blanks. The first column holds names and is never wrapped, so that a name can be
+/// copied.
 pub(crate) fn text(table: &Table) -> String {
     let mut table = table.clone();
     for column in table.column_iter_mut() {
@@ -191,7 +170,7 @@ pub(crate) fn text(table: &Table) -> String {
     if let Some(first) = table.column_mut(0) {
         first.set_constraint(ColumnConstraint::ContentWidth);
     }
-    // A terminal that narrow is one that does not know its width; cells of one letter help nobody.
+    // A terminal that reports so small a width does not know its width. Cells of one letter would be unreadable.
     if table.width().is_some_and(|width| width < WIDTH_MIN) {
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
@@ -206,18 +185,11 @@ pub(crate) fn text(table: &Table) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Style = Style {
+    const PLAIN: TableStyle = TableStyle {
         colours: false,
         fit: false,
         now: Timestamp::EPOCH,
     };
-
-    #[test]
-    fn escape_sequences_of_others_do_not_reach_the_terminal() {
-        assert_eq!(clean("plain"), "plain");
-        assert_eq!(clean("a\u{1b}[31mred\nline"), "a\u{fffd}[31mred line");
-        assert_eq!(short("abcdef", 4), "abc…");
-    }
 
     #[test]
     fn a_table_without_colours_is_plain_text_in_columns() {
@@ -234,7 +206,7 @@ mod tests {
 
     #[test]
     fn in_a_narrow_terminal_the_first_column_stays_whole() {
-        let mut table = Style { fit: true, ..PLAIN }.table(&["TASK", "ERROR"]);
+        let mut table = TableStyle { fit: true, ..PLAIN }.table(&["TASK", "ERROR"]);
         let name = "send-mail/0197b0c4-0000-7000-8000-000000000001";
         table.add_row([name, &"many words ".repeat(20)]);
         for (width, lines_min) in [(80, 5), (60, 5), (0, 2)] {
@@ -252,8 +224,8 @@ mod tests {
     }
 
     #[test]
-    fn states_have_colours_where_these_may_be_used() {
-        let style = Style {
+    fn states_have_colours_where_colours_are_on() {
+        let style = TableStyle {
             colours: true,
             ..PLAIN
         };

@@ -1,4 +1,4 @@
-//! A program that is one role of a fleet: a command of `dueline` under a name of its own.
+//! The programs that run one role of a fleet each. Each stands for a command of `dueline`.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -6,10 +6,10 @@ use clap::{Command, CommandFactory as _};
 
 use crate::cli::{Cli, run};
 
-/// Arguments that say which role a process has; here its name says so.
+/// Arguments that select a role. The program's name selects it, so its help leaves them out.
 const ROLE_ARGS: &[&str] = &["services", "no_worker"];
-/// Arguments that an executor takes and has no use for: it listens nowhere, and all it knows of is its controller.
-const OF_SERVERS: &[&str] = &[
+/// Arguments that have no effect on an executor, which does not listen and opens no store or queue.
+const SERVER_ARGS: &[&str] = &[
     "listen",
     "allow_remote_without_authentication",
     "data",
@@ -18,68 +18,68 @@ const OF_SERVERS: &[&str] = &[
     "durability",
 ];
 
-/// One role.
+/// A program that runs one role.
 #[derive(Clone, Copy, Debug)]
 pub struct Role {
-    /// The program.
+    /// The name of the program.
     pub program: &'static str,
-    /// What it does, for its help.
+    /// What the program does, for its help.
     pub about: &'static str,
-    /// The commands of `dueline` that it stands for.
+    /// The command of `dueline` that the program stands for.
     pub commands: &'static [&'static str],
-    /// What it sets.
+    /// The arguments that the program adds.
     pub args: &'static [&'static str],
-    /// What its help leaves out.
+    /// The arguments that its help leaves out.
     hidden: &'static [&'static str],
 }
 
 impl Role {
-    /// Takes tasks.
+    /// Serves clients.
     pub const FRONTEND: Self = Self {
         program: "dueline-frontend",
-        about: "Takes jobs and tasks, and answers questions",
+        about: "Serves clients: stores jobs and tasks, and reads and changes them",
         commands: &["serve"],
         args: &["--services", "frontend", "--no-worker"],
         hidden: ROLE_ARGS,
     };
 
-    /// Hands them on.
+    /// Enqueues due tasks.
     pub const CONSUMER: Self = Self {
         program: "dueline-consumer",
-        about: "Finds what is due and hands it on",
+        about: "Finds due tasks and enqueues them",
         commands: &["serve"],
         args: &["--services", "consumer", "--no-worker"],
         hidden: ROLE_ARGS,
     };
 
-    /// Keeps their states.
+    /// Writes the transitions that workers cause.
     pub const STATUS_CONTROLLER: Self = Self {
         program: "dueline-status-controller",
-        about: "Keeps what workers report",
+        about: "Stores what workers report: claims, heartbeats and outcomes",
         commands: &["serve"],
         args: &["--services", "status-controller", "--no-worker"],
         hidden: ROLE_ARGS,
     };
 
-    /// Fetches their messages.
+    /// Receives messages and dispatches tasks.
     pub const CONTROLLER: Self = Self {
         program: "dueline-controller",
-        about: "Fetches messages for executors, and asks the status controllers that --server names",
+        about: "Receives messages and dispatches tasks to executors; --server names the status controllers",
         commands: &["controller"],
         args: &[],
         hidden: &[],
     };
 
-    /// Runs them.
+    /// Runs tasks.
     pub const EXECUTOR: Self = Self {
         program: "dueline-executor",
         about: "Runs tasks for the controller or server that --server names",
         commands: &["worker", "run"],
         args: &[],
-        hidden: OF_SERVERS,
+        hidden: SERVER_ARGS,
     };
 
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 5] = [
         Self::FRONTEND,
         Self::CONSUMER,
@@ -88,30 +88,31 @@ impl Role {
         Self::EXECUTOR,
     ];
 
-    /// Runs this process's own command line as that of the role.
+    /// Runs the command of the role with the arguments of this process.
     pub fn run(self) -> ExitCode {
         let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let asks = |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
+        let has_flag =
+            |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
         let mut command = self.command();
-        // The only way that printing can fail is that nobody reads it.
-        if asks(["--help", "-h"]) {
+        if has_flag(["--help", "-h"]) {
+            // Printing fails only when the output is closed.
             let _ = command.print_long_help();
             return ExitCode::SUCCESS;
         }
-        if asks(["--version", "-V"]) {
+        if has_flag(["--version", "-V"]) {
             print!("{}", command.render_version());
             return ExitCode::SUCCESS;
         }
-        let before = std::iter::once(&self.program)
+        let prefix = std::iter::once(&self.program)
             .chain(self.commands)
             .chain(self.args);
-        run(before.map(OsString::from).chain(args))
+        run(prefix.map(OsString::from).chain(args))
     }
 
-    /// The command that it stands for, as one that stands alone.
+    /// The command that the program stands for, as a command line of its own.
     fn command(self) -> Command {
-        let whole = Cli::command();
-        let mut command = &whole;
+        let dueline = Cli::command();
+        let mut command = &dueline;
         for name in self.commands {
             command = command.find_subcommand(name).unwrap_or(command);
         }
@@ -121,7 +122,7 @@ impl Role {
             .bin_name(self.program)
             .about(self.about)
             .version(env!("CARGO_PKG_VERSION"));
-        for arg in whole.get_arguments().filter(|arg| arg.is_global_set()) {
+        for arg in dueline.get_arguments().filter(|arg| arg.is_global_set()) {
             command = command.arg(arg.clone());
         }
         for name in self.hidden {
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_of_a_role_is_about_the_role() {
+    fn the_help_of_a_role_describes_the_role() {
         for role in Role::ALL {
             let help = role.command().render_long_help().to_string();
             assert!(help.starts_with(role.about), "{help}");

@@ -1,4 +1,4 @@
-//! Times and durations as people write and read them.
+//! Parses and formats times and durations.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use dueline_domain::{Policy, Timestamp};
 
 /// A duration such as `10s`, `1m 30s`, `250ms`, `1.5h`, or a plain number of seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is no duration; write it as 10s, 1m30s, 250ms or 0.5");
+    let invalid = || format!("'{text}' is not a duration; write it as 10s, 1m30s, 250ms or 0.5");
     let trimmed = text.trim();
     let split = trimmed
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -23,9 +23,9 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     };
     let duration = match (unit_seconds, number.parse::<f64>()) {
         (Some(unit), Ok(number)) => {
-            Duration::try_from_secs_f64(number * unit).map_err(|_| wrong())?
+            Duration::try_from_secs_f64(number * unit).map_err(|_| invalid())?
         }
-        _ => humantime::parse_duration(trimmed).map_err(|_| wrong())?,
+        _ => humantime::parse_duration(trimmed).map_err(|_| invalid())?,
     };
     if duration > Policy::TIMEOUT_MAX * 100 {
         return Err(format!("'{text}' is longer than a hundred years"));
@@ -33,7 +33,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// As [`parse_duration`], for a time within which something must happen.
+/// As [`parse_duration`], for a timeout, which must not be zero.
 pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         Duration::ZERO => Err("it must be more than zero".into()),
@@ -51,7 +51,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A point in time seen from `now`: `in 5 s`, `3 min ago`; the date when it is far away.
+/// A point in time relative to `now`: `in 5 s`, `3 min ago`. From 30 days on it is the date.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     const FAR_MS: u64 = 30 * 86_400_000;
     let away_ms = at.millis().abs_diff(now.millis());
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
-        for (text, wanted_ms) in [
+    fn durations_are_parsed_in_all_their_notations() {
+        for (text, expected_ms) in [
             ("10s", 10_000),
             ("1m30s", 90_000),
             ("1h 30m", 5_400_000),
@@ -104,7 +104,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse_duration(text),
-                Ok(Duration::from_millis(wanted_ms)),
+                Ok(Duration::from_millis(expected_ms)),
                 "{text}"
             );
         }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_from_now() {
+    fn times_are_formatted_relative_to_now() {
         let now = Timestamp::clamped(1_700_000_000_000);
         let at = |offset_ms: i64| relative(Timestamp::clamped(now.millis() + offset_ms), now);
         assert_eq!(at(0), "now");

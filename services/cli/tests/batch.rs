@@ -1,4 +1,4 @@
-//! Batches from files and from standard input.
+//! `dueline task submit --batch`, from files and from standard input.
 
 mod fake;
 
@@ -7,17 +7,17 @@ use dueline_api::{
     v1::{BatchItem, BatchResult},
 };
 use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
-use fake::Fake;
+use fake::FakeServer;
 
-/// Refuses lines that hold "bad", knows those that hold "again" already, and takes the rest.
-async fn server() -> Fake {
-    Fake::start(|asked| {
-        let items = asked.body.lines().enumerate().map(|(index, line)| {
+/// A server that refuses lines with "bad", reports lines with "again" as existing, and stores all other lines.
+async fn server() -> FakeServer {
+    FakeServer::start(|request| {
+        let items = request.body.lines().enumerate().map(|(index, line)| {
             let result = if line.contains("bad") {
                 Err(ApiError::invalid(
                     "weight",
                     "invalid_weight",
-                    "is no weight",
+                    "is not a weight",
                 ))
             } else {
                 Ok(Submitted {
@@ -39,61 +39,64 @@ async fn server() -> Fake {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_goes_out_in_requests_of_a_thousand_without_noise() {
+async fn a_batch_is_sent_in_requests_of_a_thousand_without_a_progress_bar() {
     let fake = server().await;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("tasks.ndjson");
     let lines: Vec<String> = (0..2_500).map(|n| format!("{{\"payload\":{n}}}")).collect();
     std::fs::write(&file, lines.join("\n")).unwrap();
-    let ended = fake
+    let output = fake
         .run(&["task", "submit", "mail", "--batch", file.to_str().unwrap()])
         .await;
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    assert_eq!(ended.stdout, "2500 tasks of mail submitted\n");
-    // The bar is for terminals only.
-    assert_eq!(ended.stderr, "");
-    let asked = fake.asked();
-    let lens: Vec<_> = asked
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert_eq!(output.stdout, "2500 tasks of mail submitted\n");
+    // The progress bar is for terminals only.
+    assert_eq!(output.stderr, "");
+    let requests = fake.requests();
+    let lens: Vec<_> = requests
         .iter()
-        .map(|asked| asked.body.lines().count())
+        .map(|request| request.body.lines().count())
         .collect();
     assert_eq!(lens, [1_000, 1_000, 500]);
-    let sent: Vec<&str> = asked.iter().flat_map(|asked| asked.body.lines()).collect();
+    let sent: Vec<&str> = requests
+        .iter()
+        .flat_map(|request| request.body.lines())
+        .collect();
     assert_eq!(sent, lines);
     assert!(
-        asked
+        requests
             .iter()
-            .all(|asked| asked.uri.path() == "/v1/jobs/mail/tasks:batch")
+            .all(|request| request.uri.path() == "/v1/jobs/mail/tasks:batch")
     );
     assert!(
-        asked
+        requests
             .iter()
-            .all(|asked| asked.headers["content-type"] == "application/x-ndjson")
+            .all(|request| request.headers["content-type"] == "application/x-ndjson")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refused_lines_are_told_by_their_number_in_the_file() {
+async fn refused_lines_are_reported_by_their_number_in_the_file() {
     let fake = server().await;
-    // Blank lines count but are not sent.
+    // Blank lines are counted but not sent.
     let input = "{\"name\":\"a\"}\n\n{\"name\":\"bad\"}\n{\"name\":\"again\"}\n";
     let args = ["task", "submit", "mail", "--batch", "-"];
-    let ended = fake.run_with(&args, input).await;
-    assert_eq!(ended.code, 9, "{}", ended.stderr);
-    let wanted = "1 tasks of mail submitted, 1 existed already, 1 refused:\n  line 3: weight: is no weight\n";
-    assert_eq!(ended.stdout, wanted);
-    let ended = fake
+    let output = fake.run_with(&args, input).await;
+    assert_eq!(output.code, 9, "{}", output.stderr);
+    let expected = "1 tasks of mail submitted, 1 existed already, 1 refused:\n  line 3: weight: is not a weight\n";
+    assert_eq!(output.stdout, expected);
+    let output = fake
         .run_with(&[&args[..], &["--json"]].concat(), input)
         .await;
-    let told: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
-        (&told["submitted"], &told["existed"], &told["refused"]),
+        (&report["submitted"], &report["existed"], &report["refused"]),
         (&1.into(), &1.into(), &1.into())
     );
     assert_eq!(
         (
-            &told["errors"][0]["line"],
-            &told["errors"][0]["error"]["reason"]
+            &report["errors"][0]["line"],
+            &report["errors"][0]["error"]["reason"]
         ),
         (&3.into(), &"invalid_weight".into())
     );
@@ -106,13 +109,13 @@ async fn an_empty_batch_and_one_with_flags_of_a_single_task_are_refused() {
     assert_eq!(fake.run_with(&args, "\n \n").await.code, 2);
     let args = ["task", "submit", "mail", "--batch", "-", "--payload", "1"];
     assert_eq!(fake.run_with(&args, "{}").await.code, 2);
-    assert!(fake.asked().is_empty());
+    assert!(fake.requests().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_breaks_off_says_how_far_it_came() {
+async fn an_interrupted_batch_reports_its_progress_in_a_hint() {
     let calls = std::sync::atomic::AtomicU32::new(0);
-    let fake = Fake::start(move |asked| {
+    let fake = FakeServer::start(move |request| {
         if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
             return (503, String::new());
         }
@@ -123,7 +126,7 @@ async fn a_batch_that_breaks_off_says_how_far_it_came() {
             run_at: Timestamp::EPOCH,
             existed: false,
         };
-        let results = (0..asked.body.lines().count())
+        let results = (0..request.body.lines().count())
             .map(|index| BatchItem::new(index, Ok(submitted.clone())))
             .collect();
         (
@@ -133,23 +136,25 @@ async fn a_batch_that_breaks_off_says_how_far_it_came() {
     })
     .await;
     let args = ["task", "submit", "mail", "--batch", "-"];
-    let ended = fake.run_with(&args, &"{}\n".repeat(1_500)).await;
-    assert_eq!(ended.code, 5);
+    let output = fake.run_with(&args, &"{}\n".repeat(1_500)).await;
+    assert_eq!(output.code, 5);
     assert!(
-        ended.stderr.contains("hint: 1000 tasks are stored already"),
+        output
+            .stderr
+            .contains("hint: 1000 tasks are stored already"),
         "{}",
-        ended.stderr
+        output.stderr
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_breaks_off_tells_programs_how_far_it_came() {
+async fn an_interrupted_batch_reports_its_progress_in_json() {
     let calls = std::sync::atomic::AtomicU32::new(0);
-    let fake = Fake::start(move |asked| {
+    let fake = FakeServer::start(move |request| {
         if calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) > 0 {
             return (503, String::new());
         }
-        let results = asked.body.lines().enumerate().map(|(index, line)| {
+        let results = request.body.lines().enumerate().map(|(index, line)| {
             let submitted = Submitted {
                 job: JobName::parse("mail").unwrap(),
                 id: TaskId::from_bytes([7; 16]),
@@ -157,7 +162,7 @@ async fn a_batch_that_breaks_off_tells_programs_how_far_it_came() {
                 run_at: Timestamp::EPOCH,
                 existed: line.contains("again"),
             };
-            let refused = || ApiError::invalid("weight", "invalid_weight", "is no weight");
+            let refused = || ApiError::invalid("weight", "invalid_weight", "is not a weight");
             let result = if line.contains("bad") {
                 Err(refused())
             } else {
@@ -174,21 +179,21 @@ async fn a_batch_that_breaks_off_tells_programs_how_far_it_came() {
     .await;
     let input = format!("bad\nagain\n{}", "{}\n".repeat(1_500));
     let args = ["task", "submit", "mail", "--batch", "-", "--json"];
-    let ended = fake.run_with(&args, &input).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
-    let told: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!(told["kind"], "unavailable", "{told}");
+    let output = fake.run_with(&args, &input).await;
+    assert_eq!((output.code, output.stdout.as_str()), (5, ""));
+    let report: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+    assert_eq!(report["kind"], "unavailable", "{report}");
     assert_eq!(
         (
-            &told["job"],
-            &told["submitted"],
-            &told["existed"],
-            &told["refused"]
+            &report["job"],
+            &report["submitted"],
+            &report["existed"],
+            &report["refused"]
         ),
         (&"mail".into(), &998.into(), &1.into(), &1.into()),
-        "{told}"
+        "{report}"
     );
-    assert_eq!(told["errors"][0]["line"], 1, "{told}");
+    assert_eq!(report["errors"][0]["line"], 1, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,18 +201,18 @@ async fn a_batch_may_begin_with_a_byte_order_mark() {
     let fake = server().await;
     let args = ["task", "submit", "mail", "--batch", "-"];
     let input = "\u{feff}{\"name\":\"a\"}\n\u{feff}{\"name\":\"b\"}\n";
-    let ended = fake.run_with(&args, input).await;
-    assert_eq!(ended.code, 0, "{}", ended.stderr);
-    // Only the first one is a mark; within the file it is a fault for the server to tell.
-    let wanted = "{\"name\":\"a\"}\n\u{feff}{\"name\":\"b\"}\n";
-    assert_eq!(fake.asked()[0].body, wanted);
+    let output = fake.run_with(&args, input).await;
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    // Only a mark at the beginning of the file is removed. The server refuses any other.
+    let expected = "{\"name\":\"a\"}\n\u{feff}{\"name\":\"b\"}\n";
+    assert_eq!(fake.requests()[0].body, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_for_a_job_that_is_not_there_ends_at_once() {
-    let fake = Fake::start(|asked| {
+async fn a_batch_for_an_unknown_job_ends_at_once() {
+    let fake = FakeServer::start(|request| {
         let unknown = || ApiError::new(ErrorKind::NotFound, "unknown_job", "no job 'mail'");
-        let items = asked.body.lines().enumerate();
+        let items = request.body.lines().enumerate();
         let results = items.map(|(index, _)| BatchItem::new(index, Err(unknown())));
         let answer = BatchResult {
             results: results.collect(),
@@ -217,8 +222,8 @@ async fn a_batch_for_a_job_that_is_not_there_ends_at_once() {
     .await;
     let input = "{}\n".repeat(2_500);
     let args = ["task", "submit", "mail", "--batch", "-"];
-    let ended = fake.run_with(&args, &input).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
-    assert!(ended.stderr.starts_with("error: no job 'mail'"));
-    assert_eq!(fake.asked().len(), 1);
+    let output = fake.run_with(&args, &input).await;
+    assert_eq!((output.code, output.stdout.as_str()), (3, ""));
+    assert!(output.stderr.starts_with("error: no job 'mail'"));
+    assert_eq!(fake.requests().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Settings of a server that reach the jobs it stores.
+//! Settings of a server, and the defaults that its jobs get from them.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -7,14 +7,14 @@ use std::{
 
 use serde_json::Value;
 
-/// A server, killed when the test is over.
-struct Server(Child, String);
+/// A server process, killed when this value is dropped.
+struct ServerProcess(Child, String);
 
-impl Server {
-    fn start(words: &[&str], home: &std::path::Path) -> Self {
+impl ServerProcess {
+    fn start(args: &[&str], home: &std::path::Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dueline"))
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
-            .args(words)
+            .args(args)
             .current_dir(home)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -28,10 +28,10 @@ impl Server {
         Self(child, address)
     }
 
-    fn ask(&self, words: &[&str]) -> Value {
+    fn run(&self, args: &[&str]) -> Value {
         let output = Command::new(env!("CARGO_BIN_EXE_dueline"))
             .args(["--json", "--server", &self.1])
-            .args(words)
+            .args(args)
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -47,28 +47,28 @@ impl Drop for Server {
 }
 
 #[test]
-fn a_job_gets_the_timeouts_of_the_servers_settings_where_it_names_none() {
+fn a_job_without_timeouts_gets_those_of_the_servers_settings() {
     let home = tempfile::tempdir().unwrap();
     let settings = [
         "--set=defaults.enqueue_timeout_ms=41000",
         "--set=defaults.claim_timeout_ms=42000",
         "--set=defaults.heartbeat_timeout_ms=43000",
     ];
-    let server = Server::start(&settings, home.path());
-    server.ask(&["job", "apply", "plain", "--command", "true"]);
-    let job = server.ask(&["job", "get", "plain"]);
-    for (field, wanted) in [
+    let server = ServerProcess::start(&settings, home.path());
+    server.run(&["job", "apply", "plain", "--command", "true"]);
+    let job = server.run(&["job", "get", "plain"]);
+    for (field, expected) in [
         ("enqueue_timeout_ms", 41_000),
         ("claim_timeout_ms", 42_000),
         ("heartbeat_timeout_ms", 43_000),
         ("heartbeat_increment_ms", 43_000),
     ] {
-        assert_eq!(job[field], wanted, "{field} of {job}");
+        assert_eq!(job[field], expected, "{field} of {job}");
     }
 }
 
 #[test]
-fn a_server_does_not_make_the_folder_of_its_data() {
+fn a_server_does_not_create_the_folder_of_its_data_file() {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_dueline"))
         .args(["serve", "--listen", "127.0.0.1:0", "--data", "no/such.db"])
@@ -76,23 +76,23 @@ fn a_server_does_not_make_the_folder_of_its_data() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("folder of the data file does not exist: no"),
-        "{told}"
+        stderr.contains("folder of the data file does not exist: no"),
+        "{stderr}"
     );
     assert!(!home.path().join("no").exists());
 }
 
 #[test]
-fn the_settings_are_printed_as_json_for_programs() {
+fn print_config_with_json_prints_the_settings_as_json() {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_dueline"))
         .args(["--json", "serve", "--print-config", "--data", "a.db"])
         .current_dir(home.path())
         .output()
         .unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["settings"]["server"]["data"], "a.db");
-    assert_eq!(told["origins"]["server.data"], "flag --data");
+    let config: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(config["settings"]["server"]["data"], "a.db");
+    assert_eq!(config["origins"]["server.data"], "flag --data");
 }

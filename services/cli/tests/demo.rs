@@ -1,4 +1,4 @@
-//! `dueline demo` as a user runs it.
+//! `dueline demo`, run as a child process.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const FILES: usize = 60;
 
-/// A folder with sixty files that are hard to handle.
+/// A folder with sixty files, some with names and contents that are hard to handle.
 fn odd_files() -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let large: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
@@ -44,7 +44,7 @@ fn odd_files() -> tempfile::TempDir {
     home
 }
 
-/// Everything in a folder.
+/// The contents of all files in a folder, by path.
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -61,37 +61,37 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The command line, with `temporary` as the folder for temporary files.
-fn demo(input: &Path, temporary: &Path, words: &[&str]) -> Command {
+/// The command line of a demo, with `temporary` as the system's temporary folder.
+fn demo(input: &Path, temporary: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dueline"));
     command
         .arg("demo")
         .arg("--input")
         .arg(input)
-        .args(words)
+        .args(args)
         .env("TMPDIR", temporary)
-        // A demo is the same everywhere.
+        // A demo ignores the environment.
         .env("DUELINE_WORKER_HANDLERS", "noop")
         .current_dir(temporary);
     command
 }
 
-struct Ended {
+struct ProgramOutput {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-fn run(mut command: Command) -> Ended {
+fn run(mut command: Command) -> ProgramOutput {
     let output = command.output().unwrap();
-    Ended {
+    ProgramOutput {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
-impl Ended {
+impl ProgramOutput {
     #[track_caller]
     fn summary(&self) -> Value {
         let line = self.stdout.lines().last().expect("a last line");
@@ -104,60 +104,64 @@ impl Ended {
 }
 
 #[test]
-fn a_demo_over_odd_files_goes_right_reads_only_and_leaves_nothing_behind() {
+fn a_demo_over_odd_files_succeeds_changes_no_input_and_removes_its_folder() {
     let (input, temporary) = (odd_files(), tempfile::tempdir().unwrap());
     let before = contents(input.path());
-    let ended = run(demo(input.path(), temporary.path(), &["--json"]));
-    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
+    let output = run(demo(input.path(), temporary.path(), &["--json"]));
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
     assert_eq!(
-        ended.summary(),
+        output.summary(),
         json!({"files": FILES, "tasks": FILES, "succeeded": FILES, "failed": 0, "retried": FILES / 10,
                "mismatches": 0})
     );
-    assert_eq!(ended.stdout.lines().count(), 1);
+    assert_eq!(output.stdout.lines().count(), 1);
     assert!(
-        ended.stderr.contains("it is a symbolic link"),
+        output.stderr.contains("it is a symbolic link"),
         "{}",
-        ended.stderr
+        output.stderr
     );
     assert!(
-        ended.stderr.contains("listening on http://127.0.0.1:"),
+        output.stderr.contains("listening on http://127.0.0.1:"),
         "{}",
-        ended.stderr
+        output.stderr
     );
     assert_eq!(contents(input.path()), before);
     assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_command_that_lies_is_found_out() {
+fn a_command_with_wrong_results_is_a_mismatch() {
     let (input, temporary) = (odd_files(), tempfile::tempdir().unwrap());
-    let lies = tempfile::tempdir().unwrap();
-    let liar = lies.path().join("sha256sum");
-    fs::write(&liar, "#!/bin/sh\ncat >/dev/null; echo 0000  -\n").unwrap();
-    fs::set_permissions(&liar, fs::Permissions::from_mode(0o755)).unwrap();
+    let bin = tempfile::tempdir().unwrap();
+    let wrong_sha256sum = bin.path().join("sha256sum");
+    fs::write(
+        &wrong_sha256sum,
+        "#!/bin/sh\ncat >/dev/null; echo 0000  -\n",
+    )
+    .unwrap();
+    fs::set_permissions(&wrong_sha256sum, fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{path}", lies.path().display());
+    let path = format!("{}:{path}", bin.path().display());
     let mut command = demo(input.path(), temporary.path(), &[]);
     command.env("PATH", &path);
-    let ended = run(command);
-    assert_eq!(ended.code, Some(8), "{}{}", ended.stdout, ended.stderr);
+    let output = run(command);
+    assert_eq!(output.code, Some(8), "{}{}", output.stdout, output.stderr);
     for part in [
-        "the task said '0000'",
+        "the task returned '0000'",
         "verified   20 mismatches",
         "line break ",
     ] {
         assert!(
-            ended.stdout.contains(part),
+            output.stdout.contains(part),
             "'{part}' is not in:\n{}",
-            ended.stdout
+            output.stdout
         );
     }
     let mut command = demo(input.path(), temporary.path(), &["--json"]);
     command.env("PATH", &path);
-    let ended = run(command);
-    assert_eq!(ended.code, Some(8));
-    let summary = ended.summary();
+    let output = run(command);
+    assert_eq!(output.code, Some(8));
+    let summary = output.summary();
     assert_eq!(
         (&summary["succeeded"], &summary["mismatches"]),
         (&json!(FILES), &json!(20))
@@ -165,19 +169,19 @@ fn a_command_that_lies_is_found_out() {
 }
 
 #[test]
-fn people_get_tables_and_may_keep_the_store() {
+fn the_text_output_is_a_table_and_keep_preserves_the_store() {
     let (input, work) = (odd_files(), tempfile::tempdir().unwrap());
-    let place = work.path().join("kept");
-    let words = [
+    let parent = work.path().join("kept");
+    let args = [
         "--keep",
         "--concurrency",
         "3",
         "--work",
-        place.to_str().unwrap(),
+        parent.to_str().unwrap(),
     ];
-    let ended = run(demo(input.path(), work.path(), &words));
-    assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
-    let lines: Vec<Vec<&str>> = ended
+    let output = run(demo(input.path(), work.path(), &args));
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+    let lines: Vec<Vec<&str>> = output
         .stdout
         .lines()
         .map(|line| line.split_whitespace().collect())
@@ -185,48 +189,53 @@ fn people_get_tables_and_may_keep_the_store() {
     let ends_with = |end: &[&str]| lines.iter().any(|line| line.ends_with(end));
     for kind in ["checksum", "compress", "deliver"] {
         let row = lines.iter().find(|line| line.first() == Some(&kind));
-        let row = row.unwrap_or_else(|| panic!("no {kind} in:\n{}", ended.stdout));
+        let row = row.unwrap_or_else(|| panic!("no {kind} in:\n{}", output.stdout));
         assert_eq!(row[row.len() - 5..row.len() - 2], ["20", "20", "2"]);
     }
     assert!(
-        ends_with(&["after", "their", "time,", "none", "before"]),
+        ends_with(&["after", "their", "due", "time,", "none", "before"]),
         "{}",
-        ended.stdout
+        output.stdout
     );
     assert!(
-        ended.stdout.contains("6 of 6 tasks that had to fail once"),
+        output
+            .stdout
+            .contains("6 of 6 tasks that failed once on purpose"),
         "{}",
-        ended.stdout
+        output.stdout
     );
-    let kept: Vec<_> = fs::read_dir(&place).unwrap().collect();
+    let kept: Vec<_> = fs::read_dir(&parent).unwrap().collect();
     let [Ok(kept)] = kept.as_slice() else {
         panic!("not one folder: {kept:?}");
     };
     assert!(kept.path().join("dueline.db").exists());
     assert!(
-        ended.stderr.contains(kept.path().to_str().unwrap()),
+        output.stderr.contains(kept.path().to_str().unwrap()),
         "{}",
-        ended.stderr
+        output.stderr
     );
 }
 
 #[test]
-fn a_folder_without_files_is_an_invalid_request() {
+fn a_folder_without_files_is_invalid() {
     let (empty, temporary) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let gone = empty.path().join("gone");
-    for (input, what) in [(empty.path(), "there are no files"), (&gone, "cannot read")] {
-        let ended = run(demo(input, temporary.path(), &[]));
-        assert_eq!(ended.code, Some(2));
-        assert!(ended.stderr.contains(what), "{}", ended.stderr);
-        assert!(ended.stderr.contains("hint: "), "{}", ended.stderr);
-        let ended = run(demo(input, temporary.path(), &["--json"]));
-        let problem: Value = serde_json::from_str(&ended.stderr).unwrap();
+    let missing = empty.path().join("missing");
+    for (input, what) in [
+        (empty.path(), "there are no files"),
+        (&missing, "cannot read"),
+    ] {
+        let output = run(demo(input, temporary.path(), &[]));
+        assert_eq!(output.code, Some(2));
+        assert!(output.stderr.contains(what), "{}", output.stderr);
+        assert!(output.stderr.contains("hint: "), "{}", output.stderr);
+        let output = run(demo(input, temporary.path(), &["--json"]));
+        let problem: Value = serde_json::from_str(&output.stderr).unwrap();
         assert_eq!(problem["kind"], "invalid");
     }
 }
 
 #[test]
-fn an_interrupted_demo_stops_in_order_and_leaves_nothing_behind() {
+fn an_interrupted_demo_stops_gracefully_and_removes_its_folder() {
     let (input, temporary) = (odd_files(), tempfile::tempdir().unwrap());
     let mut command = demo(input.path(), temporary.path(), &["--json"]);
     let mut child = command
@@ -238,9 +247,9 @@ fn an_interrupted_demo_stops_in_order_and_leaves_nothing_behind() {
     let mut line = String::new();
     while !line.starts_with("listening") {
         line.clear();
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended");
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the demo ended");
     }
-    // Some tasks are due a second from now at the earliest, so it cannot be done yet.
+    // Some tasks are due in a second at the earliest, so the demo cannot be done yet.
     let id = child.id().to_string();
     assert!(
         Command::new("kill")

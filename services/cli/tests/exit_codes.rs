@@ -1,4 +1,4 @@
-//! Exit codes and what goes to which stream, against a server that answers as told.
+//! Exit codes, standard output and standard error, against a fake server.
 
 mod fake;
 
@@ -9,11 +9,11 @@ use dueline_api::{
 use dueline_domain::{
     JobName, NewTask, Policy, State, StateKind, Task, TaskId, Timestamp, Token, WriteId,
 };
-use fake::{Fake, run};
+use fake::{FakeServer, run};
 
 const ID: &str = "0197b0c4-0000-7000-8000-000000000001";
 
-/// A problem document with its status.
+/// A problem document and its status.
 fn problem(kind: ErrorKind, reason: &'static str) -> (u16, String) {
     let error = ApiError::new(kind, reason, format!("it is {}", kind.name()));
     let problem = Problem::from(&error);
@@ -37,9 +37,9 @@ fn task(state: State) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_148_exit_codes_tell_kinds_of_errors_apart() {
-    let fake = Fake::start(|asked| {
-        let name = asked.uri.path().rsplit('/').next().unwrap();
+async fn f_148_exit_codes_distinguish_kinds_of_errors() {
+    let fake = FakeServer::start(|request| {
+        let name = request.uri.path().rsplit('/').next().unwrap();
         let kind = ErrorKind::from_name(name).unwrap();
         problem(kind, "some_reason")
     })
@@ -55,13 +55,13 @@ async fn f_148_exit_codes_tell_kinds_of_errors_apart() {
         ("rate-limited", 5),
         ("denied", 7),
     ] {
-        let ended = fake.run(&["job", "get", kind]).await;
-        assert_eq!((ended.code, ended.stdout.as_str()), (code, ""), "{kind}");
-        let first = ended.stderr.lines().next().unwrap();
+        let output = fake.run(&["job", "get", kind]).await;
+        assert_eq!((output.code, output.stdout.as_str()), (code, ""), "{kind}");
+        let first = output.stderr.lines().next().unwrap();
         assert_eq!(first, format!("error: it is {kind}"));
-        let ended = fake.run(&["job", "get", kind, "--json"]).await;
-        assert_eq!(ended.code, code);
-        let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
+        let output = fake.run(&["job", "get", kind, "--json"]).await;
+        assert_eq!(output.code, code);
+        let problem: Problem = serde_json::from_str(&output.stderr).unwrap();
         assert_eq!(
             (problem.kind.as_str(), problem.reason.as_str()),
             (kind, "some_reason")
@@ -70,8 +70,8 @@ async fn f_148_exit_codes_tell_kinds_of_errors_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_148_every_verb_has_its_call() {
-    let fake = Fake::start(|_| problem(ErrorKind::Conflict, "told_apart")).await;
+async fn f_148_every_command_sends_its_request() {
+    let fake = FakeServer::start(|_| problem(ErrorKind::Conflict, "some_reason")).await;
     let task = format!("mail/{ID}");
     for (args, call) in [
         (
@@ -102,41 +102,41 @@ async fn f_148_every_verb_has_its_call() {
         ),
         (&["worker", "list"], "GET /v1/workers"),
     ] {
-        let ended = fake.run(args).await;
-        assert_eq!(ended.code, 4, "{args:?}: {}", ended.stderr);
-        let last = fake.asked().pop().unwrap();
+        let output = fake.run(args).await;
+        assert_eq!(output.code, 4, "{args:?}: {}", output.stderr);
+        let last = fake.requests().pop().unwrap();
         let path = last.uri.path().replace(ID, "ID");
         assert_eq!(format!("{} {path}", last.method), call);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_told_with_a_hint() {
-    // A port that was free a moment ago.
+async fn an_unreachable_server_is_reported_with_a_hint() {
+    // A free port at which no server listens.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let ended = run(&server, &["job", "list"], "").await;
-    assert_eq!(ended.code, 5);
+    let output = run(&server, &["job", "list"], "").await;
+    assert_eq!(output.code, 5);
     assert!(
-        ended.stderr.contains("error: cannot reach"),
+        output.stderr.contains("error: cannot reach"),
         "{}",
-        ended.stderr
+        output.stderr
     );
     assert!(
-        ended.stderr.contains("hint: is `dueline dev` running?"),
+        output.stderr.contains("hint: is `dueline dev` running?"),
         "{}",
-        ended.stderr
+        output.stderr
     );
-    let ended = run(&server, &["health", "--json"], "").await;
-    assert_eq!(ended.code, 5);
-    let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
+    let output = run(&server, &["health", "--json"], "").await;
+    assert_eq!(output.code, 5);
+    let problem: Problem = serde_json::from_str(&output.stderr).unwrap();
     assert_eq!(problem.reason, "unreachable");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_command_line_ends_with_two_before_anything_is_sent() {
-    let fake = Fake::start(|_| (200, "{}".into())).await;
+async fn an_invalid_command_line_has_exit_code_two_and_sends_no_request() {
+    let fake = FakeServer::start(|_| (200, "{}".into())).await;
     for args in [
         &["job"][..],
         &["job", "get", "no such name"],
@@ -151,22 +151,22 @@ async fn a_wrong_command_line_ends_with_two_before_anything_is_sent() {
         &["--request-timeout", "0s", "job", "list"],
         &["--server", "nonsense", "job", "list"],
     ] {
-        let ended = fake.run(args).await;
-        assert_eq!(ended.code, 2, "{args:?}: {}", ended.stderr);
-        assert_eq!(ended.stdout, "");
+        let output = fake.run(args).await;
+        assert_eq!(output.code, 2, "{args:?}: {}", output.stderr);
+        assert_eq!(output.stdout, "");
     }
-    let ended = fake.run(&["job", "get", "no such name", "--json"]).await;
-    let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!((ended.code, problem.kind.as_str()), (2, "invalid"));
-    let ended = fake.run(&["job", "get", "--json"]).await;
-    let problem: Problem = serde_json::from_str(&ended.stderr).unwrap();
-    let wanted = "the following required arguments were not provided: <JOB>";
-    assert_eq!(problem.detail, wanted);
-    assert!(fake.asked().is_empty());
+    let output = fake.run(&["job", "get", "no such name", "--json"]).await;
+    let problem: Problem = serde_json::from_str(&output.stderr).unwrap();
+    assert_eq!((output.code, problem.kind.as_str()), (2, "invalid"));
+    let output = fake.run(&["job", "get", "--json"]).await;
+    let problem: Problem = serde_json::from_str(&output.stderr).unwrap();
+    let expected = "the following required arguments were not provided: <JOB>";
+    assert_eq!(problem.detail, expected);
+    assert!(fake.requests().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_18_wait_tells_success_from_other_ends_by_its_exit_code() {
+async fn a_18_the_exit_code_of_wait_distinguishes_success_from_other_final_states() {
     for (state, code) in [
         (State::Succeeded, 0),
         (State::Failed, 6),
@@ -176,44 +176,49 @@ async fn a_18_wait_tells_success_from_other_ends_by_its_exit_code() {
     ] {
         let kind = state.kind();
         let answer = task(state);
-        let fake = Fake::start(move |_| (200, answer.clone())).await;
-        let ended = fake.run(&["task", "wait", &format!("mail/{ID}")]).await;
-        assert_eq!(ended.code, code, "{kind}: {}", ended.stderr);
-        assert!(ended.stdout.contains(kind.name()));
+        let fake = FakeServer::start(move |_| (200, answer.clone())).await;
+        let output = fake.run(&["task", "wait", &format!("mail/{ID}")]).await;
+        assert_eq!(output.code, code, "{kind}: {}", output.stderr);
+        assert!(output.stdout.contains(kind.name()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_087_wait_gives_up_after_its_timeout() {
+async fn f_087_wait_ends_after_its_timeout() {
     let answer = task(State::New {
         due_at: Timestamp::MAX,
     });
-    let fake = Fake::start(move |_| (200, answer.clone())).await;
-    let ended = fake
+    let fake = FakeServer::start(move |_| (200, answer.clone())).await;
+    let output = fake
         .run(&["task", "wait", &format!("mail/{ID}"), "--timeout", "0.3"])
         .await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (5, ""));
+    assert_eq!((output.code, output.stdout.as_str()), (5, ""));
     assert!(
-        ended.stderr.contains("is new after 300 ms"),
+        output.stderr.contains("is new after 300 ms"),
         "{}",
-        ended.stderr
+        output.stderr
     );
-    // The server is asked to hold the answer, and not in a tight loop when it does not.
-    let asked = fake.asked();
-    let wait = asked[0].uri.query().unwrap().strip_prefix("wait=").unwrap();
+    // Each request is a long poll, and a server that responds early is not polled in a tight loop.
+    let requests = fake.requests();
+    let wait = requests[0]
+        .uri
+        .query()
+        .unwrap()
+        .strip_prefix("wait=")
+        .unwrap();
     let wait_ms: u64 = wait.strip_suffix("ms").unwrap().parse().unwrap();
     assert!((200..=300).contains(&wait_ms), "{wait}");
-    assert!(asked.len() <= 4, "{}", asked.len());
-    let ended = fake
+    assert!(requests.len() <= 4, "{}", requests.len());
+    let output = fake
         .run(&["task", "wait", &format!("mail/{ID}"), "--timeout", "0"])
         .await;
-    assert_eq!(ended.code, 5);
+    assert_eq!(output.code, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn submit_can_wait_for_the_end() {
+async fn submit_can_wait_until_the_task_has_ended() {
     let answer = task(State::Failed);
-    let fake = Fake::start(move |asked| match asked.method.as_str() {
+    let fake = FakeServer::start(move |request| match request.method.as_str() {
         "POST" => {
             let state = "\"state\":\"enqueued\",\"existed\":false";
             let at = "\"run_at\":\"1970-01-01T00:00:00.000Z\"";
@@ -225,61 +230,67 @@ async fn submit_can_wait_for_the_end() {
         _ => (200, answer.clone()),
     })
     .await;
-    let ended = fake.run(&["task", "submit", "mail"]).await;
-    assert_eq!(ended.code, 0);
+    let output = fake.run(&["task", "submit", "mail"]).await;
+    assert_eq!(output.code, 0);
     assert_eq!(
-        ended.stdout,
+        output.stdout,
         format!("task mail/{ID} submitted (enqueued)\n")
     );
     let args = [
         "task", "submit", "mail", "--wait", "--json", "--caller", "ann",
     ];
-    let ended = fake.run(&args).await;
-    assert_eq!(ended.code, 6);
-    // One answer: the task as it ended.
-    let view: TaskView = serde_json::from_str(&ended.stdout).unwrap();
+    let output = fake.run(&args).await;
+    assert_eq!(output.code, 6);
+    // The only output is the task in its final state.
+    let view: TaskView = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(view.id.to_string(), ID);
-    assert_eq!(fake.asked()[1].headers["dueline-caller"], "ann");
-    assert_eq!(fake.asked()[1].headers["dueline-timeout-ms"], "30000");
+    assert_eq!(fake.requests()[1].headers["dueline-caller"], "ann");
+    assert_eq!(fake.requests()[1].headers["dueline-timeout-ms"], "30000");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_is_the_servers_document_digit_for_digit_and_tables_are_safe_to_look_at() {
+async fn json_is_the_servers_document_digit_for_digit_and_tables_are_safe_to_print() {
     let answer = task(State::Failed);
     let sent = answer.clone();
-    let fake = Fake::start(move |asked| match asked.uri.query() {
+    let fake = FakeServer::start(move |request| match request.uri.query() {
         Some(_) => (200, format!("{{\"tasks\":[{sent}],\"next\":null}}")),
         None => (200, sent.clone()),
     })
     .await;
-    let ended = fake
+    let output = fake
         .run(&["--json", "task", "get", &format!("mail/{ID}")])
         .await;
-    assert_eq!((ended.code, ended.stdout.trim_end()), (0, answer.as_str()));
-    let ended = fake
+    assert_eq!(
+        (output.code, output.stdout.trim_end()),
+        (0, answer.as_str())
+    );
+    let output = fake
         .run(&["task", "list", "mail", "--json", "--state", "failed"])
         .await;
     assert!(
-        ended.stdout.contains("12345678901234567890.50"),
+        output.stdout.contains("12345678901234567890.50"),
         "{}",
-        ended.stdout
+        output.stdout
     );
-    assert_eq!(fake.asked()[1].uri.query(), Some("limit=50&state=failed"));
+    assert_eq!(
+        fake.requests()[1].uri.query(),
+        Some("limit=50&state=failed")
+    );
     for args in [
         &["task", "get", &format!("mail/{ID}")][..],
         &["task", "list", "mail"],
     ] {
-        let ended = fake.run(args).await;
-        assert_eq!(ended.code, 0, "{}", ended.stderr);
-        assert!(!ended.stdout.contains('\u{1b}'), "{}", ended.stdout);
-        assert!(ended.stdout.contains(ID) && ended.stdout.contains("no route"));
+        let output = fake.run(args).await;
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
+        assert!(output.stdout.contains(ID) && output.stdout.contains("no route"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_cancel_has_a_hint_only_where_one_helps() {
+async fn a_refused_cancel_has_a_hint_only_for_a_running_task() {
     for (state, hint) in [(StateKind::Processing, true), (StateKind::Succeeded, false)] {
-        let fake = Fake::start(move |_| {
+        let fake = FakeServer::start(move |_| {
             let error = ApiError::new(ErrorKind::Conflict, "refused", "cannot cancel");
             (
                 409,
@@ -287,9 +298,9 @@ async fn a_refused_cancel_has_a_hint_only_where_one_helps() {
             )
         })
         .await;
-        let ended = fake.run(&["task", "cancel", &format!("mail/{ID}")]).await;
+        let output = fake.run(&["task", "cancel", &format!("mail/{ID}")]).await;
         assert_eq!(
-            (ended.code, ended.stderr.contains("--running")),
+            (output.code, output.stderr.contains("--running")),
             (4, hint),
             "{state}"
         );
@@ -297,61 +308,61 @@ async fn a_refused_cancel_has_a_hint_only_where_one_helps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_follows_what_the_server_says() {
-    let well = r#"{"status":"ok","durability":"full","version":"1.2.3"}"#;
-    let fake = Fake::start(move |asked| match asked.uri.path() {
-        "/healthz" => (200, well.into()),
+async fn health_reports_the_readiness_of_the_server() {
+    let ok = r#"{"status":"ok","durability":"full","version":"1.2.3"}"#;
+    let fake = FakeServer::start(move |request| match request.uri.path() {
+        "/healthz" => (200, ok.into()),
         _ => {
             let error = ApiError::unavailable("not ready: the store is full");
             (503, serde_json::to_string(&Problem::from(&error)).unwrap())
         }
     })
     .await;
-    let ended = fake.run(&["health"]).await;
-    assert_eq!(ended.code, 5);
+    let output = fake.run(&["health"]).await;
+    assert_eq!(output.code, 5);
     assert!(
-        ended.stdout.contains("not ready: the store is full"),
+        output.stdout.contains("not ready: the store is full"),
         "{}",
-        ended.stdout
+        output.stdout
     );
-    let fake = Fake::start(move |_| (200, well.into())).await;
-    let ended = fake.run(&["health"]).await;
-    assert_eq!(ended.code, 0);
+    let fake = FakeServer::start(move |_| (200, ok.into())).await;
+    let output = fake.run(&["health"]).await;
+    assert_eq!(output.code, 0);
     assert!(
-        ended
+        output
             .stdout
             .contains("is ready (version 1.2.3, durability full)"),
         "{}",
-        ended.stdout
+        output.stdout
     );
-    let told = fake.run(&["health", "--json"]).await.stdout;
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let output = fake.run(&["health", "--json"]).await.stdout;
+    let health: serde_json::Value = serde_json::from_str(&output).unwrap();
     assert_eq!(
-        (&told["ready"], &told["version"]),
+        (&health["ready"], &health["version"]),
         (&true.into(), &"1.2.3".into())
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn https_to_a_server_without_tls_has_a_hint_of_its_own() {
-    let fake = Fake::start(|_| (200, "{}".into())).await;
+async fn https_to_a_server_without_tls_has_a_hint() {
+    let fake = FakeServer::start(|_| (200, "{}".into())).await;
     let server = fake.url().replace("http://", "https://");
-    let ended = run(&server, &["job", "list"], "").await;
-    assert_eq!(ended.code, 5);
+    let output = run(&server, &["job", "list"], "").await;
+    assert_eq!(output.code, 5);
     let hint = format!("try {}", fake.url());
-    assert!(ended.stderr.contains(&hint), "{}", ended.stderr);
+    assert!(output.stderr.contains(&hint), "{}", output.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_price_list_that_cannot_be_read_is_named_and_not_taken_for_a_fault_of_the_program() {
-    let ended = run(
+async fn an_unreadable_price_list_is_named_and_is_not_an_internal_error() {
+    let output = run(
         "http://127.0.0.1:9",
         &["cost", "--prices", "./no-such-prices.toml"],
         "",
     )
     .await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
-    let wanted = "error: cannot read ./no-such-prices.toml: ";
-    assert!(ended.stderr.starts_with(wanted), "{}", ended.stderr);
-    assert!(!ended.stderr.contains("report it"), "{}", ended.stderr);
+    assert_eq!((output.code, output.stdout.as_str()), (2, ""));
+    let expected = "error: cannot read ./no-such-prices.toml: ";
+    assert!(output.stderr.starts_with(expected), "{}", output.stderr);
+    assert!(!output.stderr.contains("report it"), "{}", output.stderr);
 }

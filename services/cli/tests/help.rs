@@ -1,8 +1,8 @@
-//! The help texts, word for word. After a wanted change: `INSTA_UPDATE=always cargo test -p dueline-cli --test help`.
+//! Snapshots of the help texts. After an intended change: `INSTA_UPDATE=always cargo test -p dueline-cli --test help`.
 
 fn help(words: &[&str]) -> String {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_dueline"));
-    // Neither the terminal nor the settings of whoever runs the tests may show.
+    // The help must not depend on the terminal or the environment of the test.
     let output = command
         .env_clear()
         .args(words)
@@ -44,7 +44,7 @@ fn help_of_task_list() {
 }
 
 #[test]
-fn every_exit_code_is_told_below_the_help() {
+fn the_help_lists_every_exit_code() {
     let help = help(&[]);
     for exit in dueline_cli::exit::Exit::ALL {
         let line = format!("  {}  {}", exit.code(), exit.meaning());

@@ -1,4 +1,4 @@
-//! How much waits in each queue, as a metric that fleets scale by.
+//! Exports the depth of each queue as the metric by which fleets scale.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,53 +9,57 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{Config, Deps, members::CurrentShare};
 
-/// Tasks of a job that are handed on and that nobody runs yet, approximately.
+/// The approximate number of enqueued tasks of a job that no worker has claimed yet.
 const METRIC: &str = "dueline_backlog_tasks";
 
-/// Tells the depths of this consumer's queues now and then, until the intake is stopped.
+/// Exports the depths of this consumer's queues every backlog period, until the intake is stopped.
 pub(crate) async fn run(config: Config, deps: Deps, share: CurrentShare, shutdown: Shutdown) {
     let mut ticks = interval(config.backlog_period.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = BTreeSet::new();
+    let mut exported = BTreeSet::new();
     loop {
         tokio::select! {
             biased;
             () = shutdown.intake_stopped() => return,
             _ = ticks.tick() => {}
         }
-        // A fleet that cannot ask must not look idle: the last numbers stand until there are newer ones.
-        let Ok(now) = tell(&deps, &share).await else {
+        // A failed read must not make the fleet look idle: the last values are kept until there are newer ones.
+        let Ok(current) = export(&deps, &share).await else {
             continue;
         };
-        // What another consumer tells from now on must not stand here with its old number.
-        for job in told.difference(&now) {
+        // A job that another consumer exports from now on must not keep its old value here.
+        for job in exported.difference(&current) {
             gauge(job).set(0.0);
         }
-        told = now;
+        exported = current;
     }
 }
 
-/// Answers the jobs of which this consumer tells the depth.
-async fn tell(deps: &Deps, share: &CurrentShare) -> Result<BTreeSet<JobName>, StoreError> {
-    let mut told = BTreeSet::new();
+/// Exports the depths once. Returns the jobs in this consumer's share.
+async fn export(deps: &Deps, share: &CurrentShare) -> Result<BTreeSet<JobName>, StoreError> {
+    let mut exported = BTreeSet::new();
     let jobs = deps.store.jobs().await?;
     let share = share.get();
-    let is_mine = |job: &JobName| share.as_ref().is_none_or(|share| share.covers(job, 0));
-    for job in jobs.iter().map(|job| &job.name).filter(|job| is_mine(job)) {
+    let is_in_share = |job: &JobName| share.as_ref().is_none_or(|share| share.covers(job, 0));
+    for job in jobs
+        .iter()
+        .map(|job| &job.name)
+        .filter(|job| is_in_share(job))
+    {
         match deps.queue.depth(job).await {
             Ok(depth) => {
                 #[expect(clippy::cast_precision_loss, reason = "a depth is approximate")]
                 gauge(job).set((depth.visible + depth.in_flight) as f64);
             }
-            // A queue that is not there yet holds nothing.
+            // A queue that does not exist yet is empty.
             Err(QueueError::NotFound(_)) => gauge(job).set(0.0),
             Err(error) => {
                 tracing::debug!(job.name = %job, %error, "failed to read a queue's depth");
             }
         }
-        told.insert(job.clone());
+        exported.insert(job.clone());
     }
-    Ok(told)
+    Ok(exported)
 }
 
 fn gauge(job: &JobName) -> metrics::Gauge {

@@ -1,47 +1,49 @@
-//! What a consumer needs.
+//! Settings and dependencies of the consumer.
 
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::WorkerId;
-use dueline_ports::{Clock, Rng, Store, TaskQueue};
-use dueline_runtime::DueSignal;
+use dueline_ports::{Clock, Rng, Sinks, Store, TaskQueue};
+use dueline_runtime::{DueSignal, EndSignal, Performer};
 
 /// Settings of the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Longest time between two looks at the store.
+    /// Longest time between two scans of the store.
     pub poll_period: Duration,
-    /// Most tasks per job in one look.
+    /// Most tasks per job in one scan.
     pub batch_max: usize,
-    /// Most tasks per second that are taken back from silent workers, and most messages per second that are sent
-    /// again, so that recovery after an outage leaves room for everything else.
+    /// Most tasks per second that are reclaimed from silent workers, and most messages per second that are sent again.
+    /// The limit leaves capacity for other work while the consumer recovers from an outage.
     pub recovery_rate_per_s: u32,
-    /// After the consumer was blind, at its start for one, a worker gets this long to be heard of again before its
-    /// tasks are taken back; less where the task's own timeout is shorter. Zero takes them back at once.
-    pub sight_grace: Duration,
-    /// How often the depths of the queues are told as metrics; each look is a call per queue.
+    /// How long reclaiming waits after the consumer could read the store again, also at its start, so that live workers
+    /// can send a heartbeat first. A shorter timeout of the task itself takes precedence. Zero reclaims at once.
+    pub reclaim_grace: Duration,
+    /// How often the depths of the queues are exported as metrics; each export is one call per queue.
     pub backlog_period: Duration,
-    /// How it shares the due partitions with other consumers of the same store; `None` reads everything.
+    /// How the due index is shared with other consumers of the same store; `None` reads all of it.
     pub sharing: Option<Sharing>,
 }
 
-/// How a consumer shares the due partitions with others.
+/// How a consumer shares the due index with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// This incarnation.
+    /// This consumer's incarnation.
     pub me: WorkerId,
-    /// How often it says that it is there, and looks who else is. One that was silent for three intervals is gone.
+    /// The interval of heartbeats and of reading the other members. A member that was silent for three intervals is
+    /// gone.
     pub interval: Duration,
 }
 
 impl Default for Config {
-    /// One second, a thousand tasks, a thousand a second, eight seconds (the default heartbeat timeout).
+    /// A poll period of 1 s, 1000 tasks per scan, 1000 recoveries per second, and a grace of 8 s (the default heartbeat
+    /// timeout).
     fn default() -> Self {
         Self {
             poll_period: Duration::from_secs(1),
             batch_max: 1_000,
             recovery_rate_per_s: 1_000,
-            sight_grace: Duration::from_secs(8),
+            reclaim_grace: Duration::from_secs(8),
             backlog_period: Duration::from_secs(15),
             sharing: None,
         }
@@ -49,30 +51,45 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same settings with every number large enough to get anything done.
+    /// The same settings, with every number raised to a usable minimum.
     pub(crate) fn clamped(self) -> Self {
         Self {
             poll_period: self.poll_period.max(Duration::from_millis(1)),
             batch_max: self.batch_max.max(1),
             recovery_rate_per_s: self.recovery_rate_per_s.max(1),
-            sight_grace: self.sight_grace,
+            reclaim_grace: self.reclaim_grace,
             backlog_period: self.backlog_period,
             sharing: self.sharing,
         }
     }
 }
 
-/// What the consumer works with.
+/// The dependencies of the consumer.
 #[derive(Clone)]
 pub struct Deps {
-    /// Where the tasks are.
+    /// The store of the tasks.
     pub store: Arc<dyn Store>,
-    /// Where their messages go.
+    /// The queue of their messages.
     pub queue: Arc<dyn TaskQueue>,
-    /// Tells when a trigger time has passed.
+    /// The clock that trigger times are compared with.
     pub clock: Arc<dyn Clock>,
-    /// Makes tokens.
+    /// The source of tokens.
     pub rng: Arc<dyn Rng>,
-    /// Tells of tasks that are due sooner than planned.
+    /// Announces tasks that are due before the next scan.
     pub due: Arc<DueSignal>,
+    /// Wakes the calls that wait for the end of a task, for the tasks that the watchdog ends.
+    pub ended: Arc<EndSignal>,
+    /// Where the records of finished tasks are delivered.
+    pub sinks: Arc<dyn Sinks>,
+}
+
+impl Deps {
+    /// Does the advisory effects of this service's transitions.
+    pub(crate) fn effects(&self) -> Performer<'_> {
+        Performer {
+            queue: &*self.queue,
+            due: &self.due,
+            ended: &self.ended,
+        }
+    }
 }

@@ -1,30 +1,31 @@
-//! How late tasks were handed on, as whoever reads a metric every some seconds needs it: the worst of lately.
+//! The largest recent delay between trigger time and enqueue. A gauge that is read every few seconds would miss shorter
+//! peaks.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The worst is told for this long at least, and for twice as long at most.
-const KEPT_FOR: Duration = Duration::from_secs(30);
+/// The largest delay is reported for at least this long, and at most twice as long.
+const WINDOW: Duration = Duration::from_secs(30);
 
-/// The worst of this stretch of time and of the one before.
+/// The largest delays of the current and of the previous window.
 #[derive(Debug, Default)]
-pub(crate) struct Lateness {
-    now: Duration,
-    before: Duration,
-    since: Option<Instant>,
+pub(crate) struct RecentLateness {
+    current: Duration,
+    previous: Duration,
+    window_start: Option<Instant>,
 }
 
-impl Lateness {
-    /// Takes note of a look; answers the worst of lately.
-    pub(crate) fn note(&mut self, late: Duration, at: Instant) -> Duration {
-        let since = *self.since.get_or_insert(at);
-        if at.saturating_duration_since(since) >= KEPT_FOR {
-            self.before = std::mem::take(&mut self.now);
-            self.since = Some(at);
+impl RecentLateness {
+    /// Records the delay of a scan. Returns the largest recent delay.
+    pub(crate) fn record(&mut self, late: Duration, at: Instant) -> Duration {
+        let window_start = *self.window_start.get_or_insert(at);
+        if at.saturating_duration_since(window_start) >= WINDOW {
+            self.previous = std::mem::take(&mut self.current);
+            self.window_start = Some(at);
         }
-        self.now = self.now.max(late);
-        self.now.max(self.before)
+        self.current = self.current.max(late);
+        self.current.max(self.previous)
     }
 }
 
@@ -33,20 +34,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_worst_is_told_for_half_a_minute_and_then_forgotten() {
-        let (mut lateness, start) = (Lateness::default(), Instant::now());
-        let mut note = |late_s, at_s| {
+    async fn the_largest_delay_is_reported_for_half_a_minute_and_then_dropped() {
+        let (mut lateness, start) = (RecentLateness::default(), Instant::now());
+        let mut record = |late_s, at_s| {
             let late = Duration::from_secs(late_s);
             lateness
-                .note(late, start + Duration::from_secs(at_s))
+                .record(late, start + Duration::from_secs(at_s))
                 .as_secs()
         };
-        assert_eq!(note(10, 0), 10);
-        assert_eq!(note(9, 29), 10);
-        // A new stretch: what was 9 s late a second ago is not forgotten with the rest.
-        assert_eq!(note(0, 30), 10);
-        assert_eq!(note(8, 59), 10);
-        assert_eq!(note(0, 60), 8);
-        assert_eq!(note(0, 90), 0);
+        assert_eq!(record(10, 0), 10);
+        assert_eq!(record(9, 29), 10);
+        // A new window starts, and the delay of 9 s a second ago is still reported.
+        assert_eq!(record(0, 30), 10);
+        assert_eq!(record(8, 59), 10);
+        assert_eq!(record(0, 60), 8);
+        assert_eq!(record(0, 90), 0);
     }
 }

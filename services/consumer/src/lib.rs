@@ -1,11 +1,12 @@
 #![doc = include_str!("../README.md")]
 
 mod backlog;
+mod backoffs;
 mod config;
-mod holds;
+mod effects;
 mod lateness;
-mod lengths;
 mod members;
+mod queue_lengths;
 mod quota;
 mod refill;
 mod scan;

@@ -1,9 +1,9 @@
-//! Consumers share the due partitions: each says that it is there, and reads only its own share.
+//! Consumers share the due index: each registers, sends heartbeats, and reads only its own share.
 //!
-//! Nothing depends on this for correctness, every move is a compare-and-set. So whoever is in doubt reads too much
-//! rather than too little: a member counts only after its record was seen to change, and a consumer without a share
-//! reads everything. Silence is measured by this process alone, with a clock that never jumps; another host's wall
-//! clock is only compared with itself.
+//! Correctness does not depend on the shares, because every move is a compare-and-set. When in doubt, a consumer
+//! therefore reads too much rather than too little: a member counts only after its record was seen to change, and a
+//! consumer without a share reads everything. This process measures silence with its own monotonic clock; another
+//! host's wall clock is only compared with itself.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{Config, Deps};
 
-/// Kind of the record by which consumers find each other.
+/// The kind of worker record by which consumers find each other.
 pub const KIND: &str = "consumer";
 /// A member that was silent for this many intervals is gone.
 const SILENT_INTERVALS: u32 = 3;
 
-/// What this consumer reads, as the scan sees it.
+/// The share of this consumer, for the scan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CurrentShare(Arc<Mutex<Option<Share>>>);
 
 impl CurrentShare {
-    /// `None` while everything is read.
+    /// `None` while this consumer reads everything.
     pub(crate) fn get(&self) -> Option<Share> {
         self.0
             .lock()
@@ -41,12 +41,12 @@ impl CurrentShare {
     }
 }
 
-/// Says again and again that this consumer is there, and follows who else is.
+/// Sends heartbeats of this consumer and follows the other members, until the intake is stopped.
 pub(crate) async fn run(config: Config, deps: Deps, share: CurrentShare, shutdown: Shutdown) {
     let Some(sharing) = config.sharing else {
         return shutdown.intake_stopped().await;
     };
-    let mut members = Members::new(sharing.me.clone(), sharing.interval);
+    let mut members = ConsumerMembers::new(sharing.me.clone(), sharing.interval);
     let mut ticks = interval(sharing.interval.max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let started_at = deps.clock.now();
@@ -56,25 +56,25 @@ pub(crate) async fn run(config: Config, deps: Deps, share: CurrentShare, shutdow
             () = shutdown.intake_stopped() => break,
             _ = ticks.tick() => {}
         }
-        match renew(&deps, &sharing.me, started_at).await {
+        match heartbeat(&deps, &sharing.me, started_at).await {
             Ok(records) => {
-                members.learn(&records, Instant::now());
-                let mine = members.share(Instant::now());
+                members.update(&records, Instant::now());
+                let current = members.share(Instant::now());
                 metrics::gauge!("dueline_consumer_share")
-                    .set(mine.as_ref().map_or(1.0, Share::fraction));
-                share.set(mine);
+                    .set(current.as_ref().map_or(1.0, Share::fraction));
+                share.set(current);
             }
-            // The share of before stays: others read it as well once they miss us.
-            Err(error) => tracing::warn!(%error, "failed to tell other consumers of this one"),
+            // The previous share stays in use. Other consumers read it, too, once they miss this one's heartbeats.
+            Err(error) => tracing::warn!(%error, "failed to send the heartbeat of this consumer"),
         }
     }
-    // So that others take over at once. Who cannot say goodbye is missed soon.
+    // Deregistering lets other consumers take over at once. Without it they do so after three silent intervals.
     if let Err(error) = deps.store.remove_workers(vec![sharing.me]).await {
-        tracing::debug!(%error, "failed to tell other consumers that this one stops");
+        tracing::debug!(%error, "failed to deregister this consumer");
     }
 }
 
-async fn renew(
+async fn heartbeat(
     deps: &Deps,
     me: &WorkerId,
     started_at: Timestamp,
@@ -93,56 +93,58 @@ async fn renew(
     deps.store.workers().await
 }
 
-/// The other consumers, as this one sees them.
-struct Members {
+/// The other consumers, as known to this one.
+struct ConsumerMembers {
     me: WorkerId,
     silent_after: Duration,
-    seen: BTreeMap<WorkerId, Seen>,
+    others: BTreeMap<WorkerId, MemberState>,
 }
 
-struct Seen {
+struct MemberState {
     seen_at: Timestamp,
-    /// When the record was last seen to change; `None` until it has.
+    /// When this process last saw the record change; `None` until then.
     changed: Option<Instant>,
 }
 
-impl Members {
+impl ConsumerMembers {
     fn new(me: WorkerId, interval: Duration) -> Self {
         Self {
             me,
             silent_after: interval.saturating_mul(SILENT_INTERVALS),
-            seen: BTreeMap::new(),
+            others: BTreeMap::new(),
         }
     }
 
-    fn learn(&mut self, records: &[WorkerRecord], now: Instant) {
-        let others: BTreeMap<&WorkerId, Timestamp> = records
+    fn update(&mut self, records: &[WorkerRecord], now: Instant) {
+        let records: BTreeMap<&WorkerId, Timestamp> = records
             .iter()
             .filter(|record| &*record.kind == KIND && record.id != self.me)
             .map(|record| (&record.id, record.seen_at))
             .collect();
-        self.seen.retain(|id, _| others.contains_key(id));
-        for (id, seen_at) in others {
-            match self.seen.get_mut(id) {
-                Some(seen) if seen.seen_at != seen_at => {
-                    (seen.seen_at, seen.changed) = (seen_at, Some(now));
+        self.others.retain(|id, _| records.contains_key(id));
+        for (id, seen_at) in records {
+            match self.others.get_mut(id) {
+                Some(state) if state.seen_at != seen_at => {
+                    (state.seen_at, state.changed) = (seen_at, Some(now));
                 }
                 Some(_) => {}
                 None => {
                     let changed = None;
-                    self.seen.insert(id.clone(), Seen { seen_at, changed });
+                    self.others
+                        .insert(id.clone(), MemberState { seen_at, changed });
                 }
             }
         }
     }
 
-    /// The share of this consumer; `None` when it is alone.
+    /// The share of this consumer; `None` if it is the only one.
     fn share(&self, now: Instant) -> Option<Share> {
-        let is_there = |seen: &Seen| {
-            seen.changed
+        let is_alive = |state: &MemberState| {
+            state
+                .changed
                 .is_some_and(|at| now.saturating_duration_since(at) < self.silent_after)
         };
-        let others = self.seen.iter().filter(|(_, seen)| is_there(seen));
+        let others = self.others.iter().filter(|(_, state)| is_alive(state));
         let others: Vec<_> = others.map(|(id, _)| id).collect();
         (!others.is_empty()).then(|| Share::of(&self.me, others))
     }
@@ -165,7 +167,7 @@ mod tests {
         }
     }
 
-    fn fraction(members: &Members, now: Instant) -> f64 {
+    fn fraction(members: &ConsumerMembers, now: Instant) -> f64 {
         members
             .share(now)
             .map_or(1.0, |share| Share::fraction(&share))
@@ -175,18 +177,18 @@ mod tests {
     async fn a_member_counts_while_its_record_is_seen_to_change() {
         let second = Duration::from_secs(1);
         let me = record("me", KIND, 0).id;
-        let (mut members, start) = (Members::new(me, second), Instant::now());
-        // A record that does not change may be that of a dead process: everything is read.
-        members.learn(&[record("b", KIND, 5), record("me", KIND, 5)], start);
+        let (mut members, start) = (ConsumerMembers::new(me, second), Instant::now());
+        // An unchanged record may belong to a dead process, so everything is read.
+        members.update(&[record("b", KIND, 5), record("me", KIND, 5)], start);
         assert!(members.share(start).is_none());
-        members.learn(&[record("b", KIND, 6)], start + second);
+        members.update(&[record("b", KIND, 6)], start + second);
         assert!(fraction(&members, start + second) < 1.0);
-        // An executor shares nothing.
-        members.learn(
+        // Records of executors do not count.
+        members.update(
             &[record("b", KIND, 7), record("x", "executor", 1)],
             start + second * 2,
         );
-        members.learn(
+        members.update(
             &[record("b", KIND, 7), record("x", "executor", 2)],
             start + second * 3,
         );
@@ -195,10 +197,10 @@ mod tests {
             members.share(start + second * 5).is_none(),
             "three seconds of silence"
         );
-        // Gone from the list: it said goodbye.
-        members.learn(&[record("b", KIND, 8)], start + second * 6);
+        // A member whose record was removed has deregistered.
+        members.update(&[record("b", KIND, 8)], start + second * 6);
         assert!(members.share(start + second * 6).is_some());
-        members.learn(&[], start + second * 6);
+        members.update(&[], start + second * 6);
         assert!(members.share(start + second * 6).is_none());
     }
 }

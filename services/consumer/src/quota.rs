@@ -1,20 +1,20 @@
-//! Rates: how many tasks may go now.
+//! Rate limits: how many tasks of a job may be enqueued now.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dueline_domain::{Job, JobName, Quota};
 use tokio::time::Instant;
 
-/// Tokens that come at a rate, up to a capacity.
+/// A token bucket: tokens are added at a rate, up to a capacity.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     rate_per_s: f64,
     capacity: f64,
     tokens: f64,
     at: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// A full bucket.
     pub(crate) fn full(rate_per_s: f64, capacity: f64, now: Instant) -> Self {
         Self {
@@ -25,7 +25,7 @@ impl Bucket {
         }
     }
 
-    /// Takes over new numbers, keeping the tokens that still fit.
+    /// Changes rate and capacity, and keeps the tokens that still fit.
     fn resize(&mut self, rate_per_s: f64, capacity: f64, now: Instant) {
         self.refill(now);
         (self.rate_per_s, self.capacity) = (rate_per_s, capacity);
@@ -38,10 +38,10 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// Whole tokens there are now.
+    /// The number of whole tokens available now.
     pub(crate) fn available(&mut self, now: Instant) -> usize {
         self.refill(now);
-        // Sums of fractions end up a hair below the whole number they stand for.
+        // Rounding errors leave sums of fractions slightly below the whole number.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -51,66 +51,66 @@ impl Bucket {
         whole
     }
 
-    /// Takes tokens; more than there are puts the bucket into debt.
+    /// Takes tokens. Taking more than are available puts the bucket into debt.
     pub(crate) fn take(&mut self, count: usize) {
         #[expect(clippy::cast_precision_loss, reason = "batches are small")]
         let count = count as f64;
         self.tokens -= count;
     }
 
-    /// Takes one token, if there is one.
+    /// Takes one token, if one is available.
     pub(crate) fn try_take(&mut self, now: Instant) -> bool {
-        let there = self.available(now) > 0;
-        if there {
+        let is_available = self.available(now) > 0;
+        if is_available {
             self.take(1);
         }
-        there
+        is_available
     }
 
-    /// When there are enough tokens to be worth a look: a tenth of a second's worth, at least one.
-    fn worth_a_look_at(&self) -> Option<Instant> {
-        let wanted = (self.rate_per_s / 10.0).max(1.0).min(self.capacity);
-        let missing = (wanted - self.tokens) / self.rate_per_s;
+    /// When enough tokens are available for another scan: a tenth of a second's worth, at least one.
+    fn next_scan_at(&self) -> Option<Instant> {
+        let enough = (self.rate_per_s / 10.0).max(1.0).min(self.capacity);
+        let missing = (enough - self.tokens) / self.rate_per_s;
         let wait = Duration::try_from_secs_f64(missing.max(0.0)).ok()?;
         self.at.checked_add(wait + Duration::from_millis(1))
     }
 }
 
-/// The rates of all jobs that have one.
+/// The quotas of all jobs that have one.
 #[derive(Debug, Default)]
-pub(crate) struct Quotas(BTreeMap<JobName, Gate>);
+pub(crate) struct JobQuotas(BTreeMap<JobName, JobQuota>);
 
 #[derive(Debug)]
-struct Gate {
-    bucket: Bucket,
-    /// What the job was allowed in this look.
+struct JobQuota {
+    bucket: TokenBucket,
+    /// The number of tasks allowed in the current scan.
     allowed: usize,
-    /// Whether it had at least as much to hand on when it was last allowed anything.
-    held_back: bool,
+    /// Whether the job had at least as many pending tasks when it was last allowed any.
+    is_limited: bool,
 }
 
-impl Quotas {
-    /// Takes over the present jobs and answers how many pending tasks are wanted of those that are limited: none
-    /// of a paused job, and no more of others than their rate allows.
+impl JobQuotas {
+    /// Updates the quotas from the current jobs. Returns how many pending tasks to read of limited jobs: none of a
+    /// paused job, and no more of others than their quota allows.
     pub(crate) fn limits(
         &mut self,
         jobs: &[Arc<Job>],
         batch_max: usize,
         now: Instant,
     ) -> BTreeMap<JobName, usize> {
-        let mut gates = std::mem::take(&mut self.0);
+        let mut quotas = std::mem::take(&mut self.0);
         let mut limits = BTreeMap::new();
         for job in jobs {
-            if let Some((rate_per_s, capacity)) = numbers(job.quota) {
-                let mut gate = gates.remove(&job.name).unwrap_or_else(|| Gate {
-                    bucket: Bucket::full(rate_per_s, capacity, now),
+            if let Some((rate_per_s, capacity)) = rate_and_capacity(job.quota) {
+                let mut quota = quotas.remove(&job.name).unwrap_or_else(|| JobQuota {
+                    bucket: TokenBucket::full(rate_per_s, capacity, now),
                     allowed: 0,
-                    held_back: false,
+                    is_limited: false,
                 });
-                gate.bucket.resize(rate_per_s, capacity, now);
-                gate.allowed = gate.bucket.available(now).min(batch_max);
-                limits.insert(job.name.clone(), gate.allowed);
-                self.0.insert(job.name.clone(), gate);
+                quota.bucket.resize(rate_per_s, capacity, now);
+                quota.allowed = quota.bucket.available(now).min(batch_max);
+                limits.insert(job.name.clone(), quota.allowed);
+                self.0.insert(job.name.clone(), quota);
             }
             if job.paused {
                 limits.insert(job.name.clone(), 0);
@@ -119,32 +119,32 @@ impl Quotas {
         limits
     }
 
-    /// This many pending tasks of a job were seen in this look.
-    pub(crate) fn saw(&mut self, job: &JobName, pending: usize) {
-        if let Some(gate) = self.0.get_mut(job).filter(|gate| gate.allowed > 0) {
-            gate.held_back = pending >= gate.allowed;
+    /// Records how many pending tasks of a job the current scan has read.
+    pub(crate) fn record_pending(&mut self, job: &JobName, pending: usize) {
+        if let Some(quota) = self.0.get_mut(job).filter(|quota| quota.allowed > 0) {
+            quota.is_limited = pending >= quota.allowed;
         }
     }
 
-    /// A job spent part of its quota.
+    /// Takes enqueued tasks of a job from its quota.
     pub(crate) fn spend(&mut self, job: &JobName, count: usize) {
-        if let Some(gate) = self.0.get_mut(job) {
-            gate.bucket.take(count);
+        if let Some(quota) = self.0.get_mut(job) {
+            quota.bucket.take(count);
         }
     }
 
-    /// When a job that was held back may go on.
-    pub(crate) fn look_again_at(&self) -> Option<Instant> {
-        let held_back = self.0.values().filter(|gate| gate.held_back);
-        held_back
-            .filter_map(|gate| gate.bucket.worth_a_look_at())
+    /// When a job that reached its quota may continue.
+    pub(crate) fn next_scan_at(&self) -> Option<Instant> {
+        let is_limited = self.0.values().filter(|quota| quota.is_limited);
+        is_limited
+            .filter_map(|quota| quota.bucket.next_scan_at())
             .min()
     }
 }
 
-/// Rate and capacity of a quota; `None` when it limits nothing.
-fn numbers(quota: Quota) -> Option<(f64, f64)> {
-    // Whatever is no positive number allows nothing at all: a mistake must not open the gate.
+/// The rate and capacity of a quota; `None` without a limit.
+fn rate_and_capacity(quota: Quota) -> Option<(f64, f64)> {
+    // A rate that is not a positive number allows nothing, because a mistake must not remove the limit.
     let rate_per_s = quota.rate_per_s?;
     if rate_per_s.is_nan() || rate_per_s <= 0.0 {
         return Some((0.0, 0.0));
@@ -161,11 +161,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_bucket_starts_full_and_fills_at_its_rate() {
         let start = Instant::now();
-        let mut bucket = Bucket::full(10.0, 20.0, start);
+        let mut bucket = TokenBucket::full(10.0, 20.0, start);
         assert_eq!(bucket.available(start), 20);
         bucket.take(20);
         assert_eq!(
-            bucket.worth_a_look_at(),
+            bucket.next_scan_at(),
             Some(start + Duration::from_millis(101))
         );
         assert_eq!(bucket.available(start + Duration::from_millis(550)), 5);
@@ -173,28 +173,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rate_below_one_a_second_still_lets_one_through() {
+    async fn a_rate_below_one_per_second_still_allows_single_tasks() {
         let start = Instant::now();
-        let (rate, capacity) = numbers(Quota {
+        let (rate, capacity) = rate_and_capacity(Quota {
             rate_per_s: Some(0.1),
             burst: None,
         })
         .unwrap();
-        let mut bucket = Bucket::full(rate, capacity, start);
+        let mut bucket = TokenBucket::full(rate, capacity, start);
         assert!(bucket.try_take(start));
         assert!(!bucket.try_take(start + Duration::from_secs(9)));
         assert!(bucket.try_take(start + Duration::from_secs(10)));
     }
 
     #[test]
-    fn a_rate_that_is_no_number_opens_no_gate() {
+    fn a_rate_that_is_not_positive_allows_nothing() {
         for rate in [0.0, -1.0, f64::NAN] {
             let quota = Quota {
                 rate_per_s: Some(rate),
                 burst: Some(100),
             };
-            assert_eq!(numbers(quota), Some((0.0, 0.0)));
+            assert_eq!(rate_and_capacity(quota), Some((0.0, 0.0)));
         }
-        assert_eq!(numbers(Quota::default()), None);
+        assert_eq!(rate_and_capacity(Quota::default()), None);
     }
 }

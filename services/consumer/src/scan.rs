@@ -1,4 +1,4 @@
-//! The due scan: tasks whose trigger time has passed are marked, then sent.
+//! The due scan: marks tasks whose trigger time has passed as enqueued, then sends their messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,128 +9,135 @@ use std::{
 use dueline_domain::{Event, Job, JobName, Reason, Rejected, StateKind, Timestamp, Token, Trigger};
 use dueline_ports::{
     Applied, Command, DuePage, DueQuery, DueTask, QueueError, StoreError, TaskQueue,
-    apply_and_hand_on,
 };
-use dueline_runtime::Shutdown;
+use dueline_runtime::{Shutdown, log_transition};
 use futures_util::{StreamExt as _, future::join_all, stream};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Config, Deps,
-    holds::{Holds, backoff},
-    lateness::Lateness,
-    lengths::{Length, Lengths},
+    backoffs::{JobBackoffs, backoff},
+    effects::EffectsIntake,
+    lateness::RecentLateness,
     members::CurrentShare,
-    quota::Quotas,
-    wait::{Moment, Plan},
+    queue_lengths::{QueueLength, QueueLengths},
+    quota::JobQuotas,
+    wait::{ScanSchedule, WakeTime},
     watchdog::Watchdog,
 };
 
-/// Tasks moved in one look: more jobs than this are served turn by turn, and whatever else is due is seen soon.
-const LOOK_MAX: usize = 2_000;
-/// A look that has moved tasks for so long is over: what came due meanwhile, of other jobs perhaps, must not wait for a
-/// backlog on a slow store.
-const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
-/// The same for reading the tasks whose messages are to be sent again.
-const RENEWALS_TIME_MAX: Duration = Duration::from_millis(100);
-/// Tasks in the first call of a look to the store, and in the longest. The next one is twice as long each time: a slow
-/// store shows in the first one that it is slow.
-const CHUNK_LEN: (usize, usize) = (100, 500);
-/// Shortest time between two looks, so that a stream of due tasks is handled in batches.
-const LOOK_SPACING: Duration = Duration::from_millis(2);
-/// The same for what is announced after a look that moved nothing.
-const IDLE_LOOK_SPACING: Duration = Duration::from_millis(10);
-/// Longest time of a look to ask queues how long they are; those that have not answered are asked again.
-const LENGTHS_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two tries to make a queue that could not be made.
-const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// When so many enqueue timeouts have passed since a message should have been claimed, even a long queue counts as having
-/// lost it.
-const OVERLOOKED_AFTER: u32 = 4;
-/// Tasks read side by side before their messages are sent again.
+/// Most tasks moved in one scan. More jobs than this are served in turns, and other due tasks wait only for one scan.
+const SCAN_TASKS_MAX: usize = 2_000;
+/// Longest time to move tasks in one scan. Tasks that become due meanwhile, perhaps of other jobs or of higher priority,
+/// must not wait for a backlog on a slow store.
+const SCAN_TIME_MAX: Duration = Duration::from_millis(100);
+/// Longest time to read the tasks whose messages are to be sent again.
+const RESEND_READ_TIME_MAX: Duration = Duration::from_millis(100);
+/// Number of tasks in the first write of a scan, and at most. Each write has twice as many tasks as the one before, so
+/// that a slow store is noticed with a small batch.
+const BATCH_LEN: (usize, usize) = (100, 500);
+/// Shortest time between two scans, so that a stream of due tasks is handled in batches.
+const SCAN_SPACING: Duration = Duration::from_millis(2);
+/// Shortest time between a scan that moved no task and a scan for an announced task.
+const IDLE_SCAN_SPACING: Duration = Duration::from_millis(10);
+/// Longest time to read queue lengths in one scan; queues that have not answered are read again in the next scan.
+const LENGTH_READ_TIME_MAX: Duration = Duration::from_secs(1);
+/// Delay before the creation of a queue is retried.
+const QUEUE_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Number of enqueue timeouts after which a message counts as lost even in a long queue.
+const LOST_AFTER_TIMEOUTS: u32 = 4;
+/// Tasks read concurrently before their messages are sent again.
 const READS_AT_ONCE: usize = 8;
-/// Queues made side by side: at the start of a fleet there may be a thousand, and due tasks wait for them.
+/// Queues created or read concurrently. At the start of a fleet there may be a thousand, and due tasks wait for them.
 const QUEUES_AT_ONCE: usize = 16;
-/// When renewals were left over.
-const RENEWAL_SPACING: Duration = Duration::from_millis(100);
+/// Delay before the next scan when lost messages remain to be sent.
+const RESEND_SPACING: Duration = Duration::from_millis(100);
 
-/// The loop and what it remembers from look to look.
-pub(crate) struct Scan {
+/// The scan loop and its state between scans.
+pub(crate) struct DueScan {
     config: Config,
     deps: Deps,
-    quotas: Quotas,
+    job_quotas: JobQuotas,
     watchdog: Watchdog,
-    holds: Holds,
-    lengths: Lengths,
-    lateness: Lateness,
+    backoffs: JobBackoffs,
+    queue_lengths: QueueLengths,
+    lateness: RecentLateness,
     /// Jobs whose queue is known to exist.
     ensured: BTreeSet<JobName>,
-    /// Jobs whose queue could not be made, and when to try again.
-    unmade: BTreeMap<JobName, Instant>,
-    /// What this consumer reads.
+    /// Jobs whose queue could not be created, each with the time of the next attempt.
+    retry_queues: BTreeMap<JobName, Instant>,
+    /// The share of the due index that this consumer reads.
     share: CurrentShare,
+    /// Takes the finished tasks that owe an effect.
+    effects: Arc<EffectsIntake>,
 }
 
-/// What a look chose to do.
+/// The moves chosen by a scan.
 #[derive(Default)]
-struct Chosen {
+struct ScanPlan {
     moves: Vec<(DueTask, Token)>,
-    /// Whether due tasks were left for the next look.
+    /// Whether due tasks were left for the next scan.
     left_over: bool,
-    /// Whether messages that should be sent again were left for later.
-    renewals_left: bool,
+    /// Whether lost messages remain to be sent again.
+    lost_messages_left: bool,
 }
 
-/// What a look did.
+/// The result of the moves of a scan.
 #[derive(Default)]
-struct Done {
+struct ScanResult {
     moved: usize,
-    /// Whether some were left because the look took too long.
+    /// Whether some moves were left because the scan took too long.
     is_cut: bool,
     enqueued: BTreeMap<JobName, usize>,
-    taken_back: BTreeMap<StateKind, usize>,
+    recovered: BTreeMap<StateKind, usize>,
     late: Duration,
-    /// Jobs of which something was decided, and jobs of which something failed.
+    /// Jobs of which the store decided a move, and jobs of which a move failed.
     decided: BTreeSet<JobName>,
     failed: BTreeSet<JobName>,
-    /// The store as a whole failed.
+    /// The error, if the store as a whole failed.
     failure: Option<StoreError>,
 }
 
-impl Scan {
-    pub(crate) fn new(config: Config, deps: Deps, share: CurrentShare) -> Self {
+impl DueScan {
+    pub(crate) fn new(
+        config: Config,
+        deps: Deps,
+        share: CurrentShare,
+        effects: Arc<EffectsIntake>,
+    ) -> Self {
         let watchdog = Watchdog::new(&config);
         Self {
             config,
             deps,
-            quotas: Quotas::default(),
+            job_quotas: JobQuotas::default(),
             watchdog,
-            holds: Holds::default(),
-            lengths: Lengths::default(),
-            lateness: Lateness::default(),
-            unmade: BTreeMap::new(),
+            backoffs: JobBackoffs::default(),
+            queue_lengths: QueueLengths::default(),
+            lateness: RecentLateness::default(),
+            retry_queues: BTreeMap::new(),
             ensured: BTreeSet::new(),
             share,
+            effects,
         }
     }
 
-    /// Looks again and again until the intake is stopped. A failed look is logged and tried again.
+    /// Scans until the intake is stopped. A failed scan is logged and retried.
     pub(crate) async fn run(mut self, shutdown: Shutdown) {
         let mut failures = 0;
         loop {
-            // Before the look, so that whatever is announced during it is still there afterwards.
+            // Taken before the scan, so that an announcement during the scan is kept.
             self.deps.due.take();
-            let looked = self.look().await;
+            let result = self.scan_once().await;
             let pause = async {
-                match looked {
-                    Ok(plan) => {
+                match result {
+                    Ok(schedule) => {
                         failures = 0;
-                        plan.wait(&*self.deps.clock, &self.deps.due).await;
+                        schedule.wait(&*self.deps.clock, &self.deps.due).await;
                     }
                     Err(error) => {
                         failures += 1;
                         let wait = backoff(self.config.poll_period, failures);
-                        tracing::warn!(%error, failures, ?wait, "failed to look for due tasks");
+                        tracing::warn!(%error, failures, ?wait, "failed to scan due tasks");
                         tokio::time::sleep(wait).await;
                     }
                 }
@@ -143,131 +150,139 @@ impl Scan {
         }
     }
 
-    /// One look: what is due is chosen, moved and sent. Answers when to look next.
-    async fn look(&mut self) -> Result<Plan, StoreError> {
+    /// One scan: chooses due tasks, moves them and sends their messages. Returns the schedule of the next scan.
+    async fn scan_once(&mut self) -> Result<ScanSchedule, StoreError> {
         let jobs = self.deps.store.jobs().await?;
         self.ensure_queues(&jobs).await;
         let (instant, now) = (Instant::now(), self.deps.clock.now());
         let batch_max = self.config.batch_max;
-        let pending_limits = self.quotas.limits(&jobs, batch_max, instant);
+        let pending_limits = self.job_quotas.limits(&jobs, batch_max, instant);
+        let (owed_limit, owed_limits) = self.effects.limits(instant);
         let query = DueQuery {
             now,
             limit_per_job: batch_max,
             pending_limits: pending_limits.clone(),
+            owed_limit,
+            owed_limits,
             share: self.share.get(),
         };
-        let page = self.deps.store.due(query).await?;
-        self.watchdog.sees(instant, now);
+        let mut page = self.deps.store.due(query).await?;
+        self.watchdog.record_read(instant, now);
+        self.effects.offer(std::mem::take(&mut page.owed));
 
         let next_at = page.next_at;
-        let chosen = self.choose(&jobs, &pending_limits, page, now).await;
-        let (left_over, renewals_left) = (chosen.left_over, chosen.renewals_left);
-        let done = self.carry_out(chosen.moves).await;
-        self.account(&done);
-        if let Some(failure) = done.failure {
+        let plan = self.choose(&jobs, &pending_limits, page, now).await;
+        let (left_over, lost_messages_left) = (plan.left_over, plan.lost_messages_left);
+        let result = self.apply_moves(plan.moves).await;
+        self.record(&result);
+        if let Some(failure) = result.failure {
             return Err(failure);
         }
         let (ended, wall) = (Instant::now(), self.deps.clock.now());
         let poll_period = self.config.poll_period;
-        self.holds
-            .looked(&done.decided, &done.failed, poll_period, ended);
-        self.watchdog.looked(ended, wall);
+        self.backoffs
+            .record_scan(&result.decided, &result.failed, poll_period, ended);
+        self.watchdog.record_scan(ended, wall);
 
-        let renewed = done.taken_back.get(&StateKind::Enqueued);
-        if done.moved > renewed.copied().unwrap_or(0) && (left_over || done.is_cut) {
-            return Ok(Plan::now(wall));
+        let resent = result.recovered.get(&StateKind::Enqueued);
+        if result.moved > resent.copied().unwrap_or(0) && (left_over || result.is_cut) {
+            return Ok(ScanSchedule::immediately(wall));
         }
-        // What a quota or a pause holds back is announced all the same; it must not cause a look each.
-        let spacing = if done.moved > 0 {
-            LOOK_SPACING
+        // Tasks that a quota or a pause holds are announced, too, and must not cause a scan each.
+        let spacing = if result.moved > 0 {
+            SCAN_SPACING
         } else {
-            IDLE_LOOK_SPACING
+            IDLE_SCAN_SPACING
         };
-        let plan = Plan {
-            known: Moment {
+        let schedule = ScanSchedule {
+            stored: WakeTime {
                 at: next_at.unwrap_or(Timestamp::MAX),
-                no_sooner: ended + LOOK_SPACING,
+                not_before: ended + SCAN_SPACING,
             },
-            announced: Moment {
+            announced: WakeTime {
                 at: Timestamp::MAX,
-                no_sooner: ended + spacing,
+                not_before: ended + spacing,
             },
             latest: instant + self.config.poll_period,
         };
-        let renewal = renewals_left.then(|| ended + RENEWAL_SPACING);
-        Ok(plan.no_later(self.quotas.look_again_at()).no_later(renewal))
+        let resend_at = lost_messages_left.then(|| ended + RESEND_SPACING);
+        Ok(schedule
+            .no_later_than(self.job_quotas.next_scan_at())
+            .no_later_than(resend_at))
     }
 
-    /// A queue in the memory of this process is gone after a restart, and one elsewhere may have been deleted.
+    /// Creates missing queues: a queue in memory is gone after a restart, and one elsewhere may have been deleted.
     async fn ensure_queues(&mut self, jobs: &[Arc<Job>]) {
         if self.ensured.len() > jobs.len() {
             self.ensured
                 .retain(|name| jobs.iter().any(|job| job.name == *name));
         }
         let (queue, ensured, now) = (&*self.deps.queue, &self.ensured, Instant::now());
-        self.unmade.retain(|_, again_at| now < *again_at);
-        let unmade = &self.unmade;
-        let is_missing = |name: &JobName| !ensured.contains(name) && !unmade.contains_key(name);
+        self.retry_queues.retain(|_, again_at| now < *again_at);
+        let retry_queues = &self.retry_queues;
+        let is_missing =
+            |name: &JobName| !ensured.contains(name) && !retry_queues.contains_key(name);
         let missing = jobs.iter().map(|job| job.name.clone());
         let missing: Vec<_> = missing.filter(is_missing).collect();
-        let mut making = stream::iter(missing)
+        let mut creating = stream::iter(missing)
             .map(|name| Box::pin(async move { (queue.ensure(&name).await, name) }))
             .buffer_unordered(QUEUES_AT_ONCE);
-        let (mut made, mut failed) = (Vec::new(), Vec::new());
-        while let Some((result, name)) = making.next().await {
+        let (mut created, mut failed) = (Vec::new(), Vec::new());
+        while let Some((result, name)) = creating.next().await {
             match result {
-                Ok(()) => made.push(name),
+                Ok(()) => created.push(name),
                 Err(error) => {
-                    tracing::warn!(job.name = %name, %error, "failed to make a queue");
-                    failed.push((name, now + MAKE_AGAIN_AFTER));
+                    tracing::warn!(job.name = %name, %error, "failed to create a queue");
+                    failed.push((name, now + QUEUE_RETRY_AFTER));
                 }
             }
         }
-        drop(making);
-        self.ensured.extend(made);
-        self.unmade.extend(failed);
+        drop(creating);
+        self.ensured.extend(created);
+        self.retry_queues.extend(failed);
     }
 
-    /// Chooses among due tasks, job by job in turn, so that none of them fills the look.
+    /// Chooses among due tasks, taking turns between jobs, so that no job fills the scan.
     async fn choose(
         &mut self,
         jobs: &[Arc<Job>],
         limits: &BTreeMap<JobName, usize>,
         page: DuePage,
         now: Timestamp,
-    ) -> Chosen {
+    ) -> ScanPlan {
         let by_name: BTreeMap<&JobName, &Arc<Job>> = jobs.iter().map(|j| (&j.name, j)).collect();
         let mut pending: BTreeMap<JobName, usize> = BTreeMap::new();
-        let mut seen: BTreeMap<JobName, usize> = BTreeMap::new();
+        let mut read_per_job: BTreeMap<JobName, usize> = BTreeMap::new();
         let mut turns = Vec::with_capacity(page.tasks.len());
         let instant = Instant::now();
-        // A store that answers too early is not obeyed.
+        // Tasks that the store returned too early are skipped.
         for task in page.tasks.into_iter().filter(|t| t.trigger_at <= now) {
             if task.kind.is_pending() {
                 *pending.entry(task.job.clone()).or_default() += 1;
             }
-            let turn = seen.entry(task.job.clone()).or_default();
+            let turn = read_per_job.entry(task.job.clone()).or_default();
             *turn += 1;
-            if !self.holds.is_held(&task.job, instant) {
+            if !self.backoffs.is_backing_off(&task.job, instant) {
                 turns.push((*turn, task));
             }
         }
         for (job, count) in limits.keys().map(|job| (job, pending.get(job))) {
-            self.quotas.saw(job, count.copied().unwrap_or(0));
+            self.job_quotas
+                .record_pending(job, count.copied().unwrap_or(0));
         }
-        // The sort is stable: within a turn and within a job the order stays.
+        // The sort is stable: it keeps the order within a turn and within a job.
         turns.sort_by_key(|(turn, _)| *turn);
 
-        // What a quota holds back is no reason to look again at once.
-        let full = |count: &usize| *count >= self.config.batch_max;
-        let mut chosen = Chosen {
-            left_over: page.more && seen.values().any(full),
-            ..Chosen::default()
+        // Tasks that a quota holds do not cause an immediate scan.
+        let is_full = |count: &usize| *count >= self.config.batch_max;
+        let mut plan = ScanPlan {
+            left_over: page.more && read_per_job.values().any(is_full),
+            ..ScanPlan::default()
         };
-        let mut renewals = Vec::new();
+        let mut resends = Vec::new();
         for (_, task) in turns {
-            if chosen.moves.len() >= LOOK_MAX {
-                chosen.left_over = true;
+            if plan.moves.len() >= SCAN_TASKS_MAX {
+                plan.left_over = true;
                 break;
             }
             match task.kind {
@@ -276,64 +291,67 @@ impl Scan {
                         continue;
                     };
                     let policy = &job.policy;
-                    if self.watchdog.may_take_back(task.kind, policy, instant) {
-                        chosen.moves.push((task, self.deps.rng.token()));
+                    if self.watchdog.may_reclaim(task.kind, policy, instant) {
+                        plan.moves.push((task, self.deps.rng.token()));
                     }
                 }
-                StateKind::Enqueued => renewals.push(task),
-                _ => chosen.moves.push((task, self.deps.rng.token())),
+                StateKind::Enqueued => resends.push(task),
+                _ => plan.moves.push((task, self.deps.rng.token())),
             }
         }
-        let crowded = |job: &JobName| {
+        let is_crowded = |job: &JobName| {
             let limit = limits.get(job).copied().unwrap_or(usize::MAX);
-            seen.get(job).copied().unwrap_or(0) >= limit.min(self.config.batch_max)
+            read_per_job.get(job).copied().unwrap_or(0) >= limit.min(self.config.batch_max)
         };
-        // However long the queue is: it has had the time of several timeouts to come to the message.
-        let is_overlooked = |task: &DueTask| {
+        // After several enqueue timeouts, even a long queue should have delivered the message.
+        let is_lost = |task: &DueTask| {
             by_name.get(&task.job).is_some_and(|job| {
-                now.since(task.trigger_at) >= job.policy.enqueue_timeout * OVERLOOKED_AFTER
+                now.since(task.trigger_at) >= job.policy.enqueue_timeout * LOST_AFTER_TIMEOUTS
             })
         };
-        let renewals = renewals.into_iter().map(|task| {
-            let anyway = crowded(&task.job) || is_overlooked(&task);
-            (task, anyway)
+        let resends = resends.into_iter().map(|task| {
+            let forced = is_crowded(&task.job) || is_lost(&task);
+            (task, forced)
         });
-        let renewals = renewals.collect();
-        self.choose_renewals(renewals, &mut chosen).await;
-        chosen
+        let resends = resends.collect();
+        self.choose_resends(resends, &mut plan).await;
+        plan
     }
 
-    /// Enqueued tasks whose timeout has passed: their message may be lost, or nobody has come to it yet.
+    /// Chooses which messages to send again, among enqueued tasks whose timeout has passed. Their message may be lost,
+    /// or may still wait in the queue.
     ///
-    /// It is sent again under the *same* token. That is no hand-on: nobody can have claimed under this token, or
-    /// the task would not be enqueued, and whichever copy is claimed first wins. A queue that still has the message
-    /// recognises the copy, so a slow queue is not flooded; with a new token it could not. A queue that cannot
-    /// recognise copies gets at most one per enqueue timeout, and none while it is long: a long queue is no lossy
-    /// one. It is sent `anyway` where a whole page of such tasks hides others behind it, and where a long queue has not
-    /// come to it for several timeouts, at the recovery rate but only at each poll: a look over such a backlog has its price.
-    async fn choose_renewals(&mut self, renewals: Vec<(DueTask, bool)>, chosen: &mut Chosen) {
-        let begun_at = Instant::now();
-        self.lengths.forget(begun_at);
-        let jobs: BTreeSet<_> = renewals.iter().map(|(task, _)| task.job.clone()).collect();
-        self.ask_lengths(jobs).await;
-        let mut wanted = renewals;
-        wanted.retain(|(task, anyway)| match self.lengths.get(&task.job) {
-            Some(Length::Empty | Length::Short) => true,
-            Some(Length::Long) | None => *anyway,
-            Some(Length::Missing) => false,
+    /// The message is sent again under the *same* token. The task is not enqueued again: no worker can have claimed it
+    /// under this token, or it would not be enqueued, and the copy that is claimed first wins. A queue that still has
+    /// the message recognises the copy by the token, so a slow queue is not flooded. A queue that cannot recognise
+    /// copies gets at most one per enqueue timeout, and none while it is long, because a long queue is slow rather than
+    /// lossy. A message is `forced` where a whole page of such tasks hides others behind it, and where a long queue has
+    /// not delivered it for several timeouts. Forced messages are sent at the recovery rate but only at each poll,
+    /// because scanning such a backlog is expensive.
+    async fn choose_resends(&mut self, resends: Vec<(DueTask, bool)>, plan: &mut ScanPlan) {
+        let started_at = Instant::now();
+        self.queue_lengths.remove_expired(started_at);
+        let jobs: BTreeSet<_> = resends.iter().map(|(task, _)| task.job.clone()).collect();
+        self.read_queue_lengths(jobs).await;
+        let mut wanted = resends;
+        wanted.retain(|(task, forced)| match self.queue_lengths.get(&task.job) {
+            Some(QueueLength::Empty | QueueLength::Short) => true,
+            Some(QueueLength::Long) | None => *forced,
+            Some(QueueLength::Missing) => false,
         });
         let mut wanted: Vec<_> = wanted.into_iter().map(|(task, _)| task).collect();
-        let taken = self.watchdog.renewals(wanted.len(), begun_at);
-        let left = wanted.split_off(taken);
-        // What an empty queue lacks was lost, and is brought back without a pause.
-        chosen.renewals_left = self.is_any_lost(&left);
-        self.read_renewals(wanted, chosen).await;
+        let allowed = self.watchdog.resends(wanted.len(), started_at);
+        let left = wanted.split_off(allowed);
+        // Messages missing from an empty queue are certainly lost, so the next scan for them follows without waiting
+        // for a poll.
+        plan.lost_messages_left = self.is_any_lost(&left);
+        self.read_resends(wanted, plan).await;
     }
 
-    /// Finds out which tasks are still enqueued, and under which tokens.
-    async fn read_renewals(&mut self, mut wanted: Vec<DueTask>, chosen: &mut Chosen) {
-        let (store, begun_at) = (self.deps.store.clone(), Instant::now());
-        while !wanted.is_empty() && begun_at.elapsed() < RENEWALS_TIME_MAX {
+    /// Reads which tasks are still enqueued, and under which tokens.
+    async fn read_resends(&mut self, mut wanted: Vec<DueTask>, plan: &mut ScanPlan) {
+        let (store, started_at) = (self.deps.store.clone(), Instant::now());
+        while !wanted.is_empty() && started_at.elapsed() < RESEND_READ_TIME_MAX {
             let rest = wanted.split_off(wanted.len().min(READS_AT_ONCE));
             let reads = wanted.iter().map(|task| store.get(&task.job, &task.id));
             let found = join_all(reads).await;
@@ -341,86 +359,87 @@ impl Scan {
             for (task, found) in tasks.into_iter().zip(found) {
                 let found = match found {
                     Ok(found) => found,
-                    // A message that is sent again can wait; what else is due must not wait for it.
+                    // Sending messages again can wait, and must not delay other due tasks.
                     Err(error) => {
                         tracing::warn!(job.name = %task.job, %error, "failed to read an enqueued task");
                         if !matches!(error, StoreError::Throttled) {
                             return;
                         }
-                        // Its partition is asked for too much; no message of it is urgent then.
+                        // The job's partition is throttled, so none of its messages is urgent.
                         wanted.retain(|other| other.job != task.job);
-                        self.lengths.note(task.job, Length::Long, begun_at);
+                        self.queue_lengths
+                            .insert(task.job, QueueLength::Long, started_at);
                         continue;
                     }
                 };
-                // If it moves after this, the write will find that out.
+                // If the task moves after this, the write is rejected.
                 let still_enqueued = found.filter(|found| found.kind() == StateKind::Enqueued);
                 if let Some(token) = still_enqueued.and_then(|found| found.state.token()) {
-                    chosen.moves.push((task, token));
+                    plan.moves.push((task, token));
                 }
             }
         }
-        chosen.renewals_left |= self.is_any_lost(&wanted);
+        plan.lost_messages_left |= self.is_any_lost(&wanted);
     }
 
-    /// Whether the messages of some of these tasks are certainly lost.
+    /// Whether the message of one of these tasks is certainly lost.
     fn is_any_lost(&self, tasks: &[DueTask]) -> bool {
-        let is_lost = |job: &JobName| self.lengths.get(job) == Some(Length::Empty);
+        let is_lost = |job: &JobName| self.queue_lengths.get(job) == Some(QueueLength::Empty);
         tasks.iter().any(|task| is_lost(&task.job))
     }
 
-    /// Asks the queues that have not said lately how long they are.
-    async fn ask_lengths(&mut self, mut jobs: BTreeSet<JobName>) {
-        jobs.retain(|job| self.lengths.get(job).is_none());
-        let (queue, until) = (&*self.deps.queue, Instant::now() + LENGTHS_TIME_MAX);
-        let mut asking = stream::iter(jobs)
+    /// Reads the lengths of queues that are not cached.
+    async fn read_queue_lengths(&mut self, mut jobs: BTreeSet<JobName>) {
+        jobs.retain(|job| self.queue_lengths.get(job).is_none());
+        let (queue, until) = (&*self.deps.queue, Instant::now() + LENGTH_READ_TIME_MAX);
+        let mut reading = stream::iter(jobs)
             .map(|job| Box::pin(async move { (length(queue, &job).await, job) }))
             .buffer_unordered(QUEUES_AT_ONCE);
-        let mut said = Vec::new();
-        while let Ok(Some(answer)) = timeout_at(until, asking.next()).await {
-            said.push(answer);
+        let mut lengths = Vec::new();
+        while let Ok(Some(length)) = timeout_at(until, reading.next()).await {
+            lengths.push(length);
         }
-        drop(asking);
-        for (length, job) in said {
-            if length == Length::Missing {
+        drop(reading);
+        for (length, job) in lengths {
+            if length == QueueLength::Missing {
                 self.ensured.remove(&job);
             }
-            self.lengths.note(job, length, Instant::now());
+            self.queue_lengths.insert(job, length, Instant::now());
         }
     }
 
-    /// Marks and sends, batch by batch.
-    async fn carry_out(&self, moves: Vec<(DueTask, Token)>) -> Done {
-        let (store, queue) = (&*self.deps.store, &*self.deps.queue);
-        let (mut done, begun_at) = (Done::default(), Instant::now());
-        let (mut rest, mut len) = (&moves[..], CHUNK_LEN.0);
+    /// Marks tasks as enqueued and sends their messages, batch by batch.
+    async fn apply_moves(&self, moves: Vec<(DueTask, Token)>) -> ScanResult {
+        let (store, effects) = (&*self.deps.store, self.deps.effects());
+        let (mut result, started_at) = (ScanResult::default(), Instant::now());
+        let (mut rest, mut len) = (&moves[..], BATCH_LEN.0);
         while !rest.is_empty() {
-            if begun_at.elapsed() >= LOOK_TIME_MAX {
-                done.is_cut = true;
+            if started_at.elapsed() >= SCAN_TIME_MAX {
+                result.is_cut = true;
                 break;
             }
-            let chunk;
-            (chunk, rest) = rest.split_at(len.min(rest.len()));
-            len = (len * 2).min(CHUNK_LEN.1);
+            let batch;
+            (batch, rest) = rest.split_at(len.min(rest.len()));
+            len = (len * 2).min(BATCH_LEN.1);
             let now = self.deps.clock.now();
-            let commands = chunk.iter().map(|(task, token)| self.command(task, *token));
-            let results = apply_and_hand_on(store, queue, now, commands.collect()).await;
+            let commands = batch.iter().map(|(task, token)| self.command(task, *token));
+            let results = effects.apply(store, now, commands.collect()).await;
             let mut failure = None;
             let mut is_decided = false;
-            for ((task, _), result) in chunk.iter().zip(results) {
-                match done.count(task, result, now) {
+            for ((task, _), moved) in batch.iter().zip(results) {
+                match result.count(task, moved, now) {
                     None => is_decided = true,
-                    // Some partition is asked for too much: that is the business of its job alone.
+                    // A throttled partition affects only its own job.
                     Some(StoreError::Throttled) => {}
                     Some(error) => failure = Some(error),
                 }
             }
             if failure.is_some() && !is_decided {
-                done.failure = failure;
+                result.failure = failure;
                 break;
             }
         }
-        done
+        result
     }
 
     fn command(&self, task: &DueTask, token: Token) -> Command {
@@ -437,34 +456,34 @@ impl Scan {
         }
     }
 
-    fn account(&mut self, done: &Done) {
-        for (job, count) in &done.enqueued {
-            self.quotas.spend(job, *count);
+    fn record(&mut self, result: &ScanResult) {
+        for (job, count) in &result.enqueued {
+            self.job_quotas.spend(job, *count);
             let job = job.as_str().to_owned();
             metrics::counter!("dueline_enqueued_total", "job" => job).increment(*count as u64);
         }
-        for (state, count) in &done.taken_back {
+        for (state, count) in &result.recovered {
             metrics::counter!("dueline_watchdog_total", "state" => state.name())
                 .increment(*count as u64);
         }
-        let late = self.lateness.note(done.late, Instant::now());
+        let late = self.lateness.record(result.late, Instant::now());
         metrics::gauge!("dueline_scan_lag_seconds").set(late.as_secs_f64());
     }
 }
 
-/// How long a queue is, as far as that can be told.
-async fn length(queue: &dyn TaskQueue, job: &JobName) -> Length {
+/// The length of a queue. A queue whose length cannot be read counts as short.
+async fn length(queue: &dyn TaskQueue, job: &JobName) -> QueueLength {
     match queue.depth(job).await {
-        Ok(depth) => Length::of(depth.visible),
-        // Somebody deleted it. What is sent before it is there again would be lost for another timeout.
-        Err(QueueError::NotFound(_)) if queue.ensure(job).await.is_err() => Length::Missing,
-        Err(QueueError::NotFound(_)) => Length::Empty,
-        Err(_) => Length::Short,
+        Ok(depth) => QueueLength::of(depth.visible),
+        // The queue was deleted. A message sent before the queue exists again would be lost for another timeout.
+        Err(QueueError::NotFound(_)) if queue.ensure(job).await.is_err() => QueueLength::Missing,
+        Err(QueueError::NotFound(_)) => QueueLength::Empty,
+        Err(_) => QueueLength::Short,
     }
 }
 
-impl Done {
-    /// Answers the error of a write that may work later.
+impl ScanResult {
+    /// Adds one result. Returns the error of a write that may succeed later.
     fn count(
         &mut self,
         task: &DueTask,
@@ -472,10 +491,11 @@ impl Done {
         now: Timestamp,
     ) -> Option<StoreError> {
         match result {
-            Ok(_) => {
+            Ok(applied) => {
+                log_transition(Some(task.kind), &applied.task);
                 self.moved += 1;
                 if task.kind.is_owned() || task.kind == StateKind::Enqueued {
-                    *self.taken_back.entry(task.kind).or_default() += 1;
+                    *self.recovered.entry(task.kind).or_default() += 1;
                 } else {
                     *self.enqueued.entry(task.job.clone()).or_default() += 1;
                     self.late = self.late.max(now.since(task.trigger_at));
@@ -499,7 +519,7 @@ impl Done {
     }
 }
 
-/// Whether the task had simply moved between the look and the write.
+/// Whether the task moved between the scan and the write, which is expected.
 fn is_lost_race(rejected: &Rejected) -> bool {
     matches!(
         rejected.reason,

@@ -1,17 +1,21 @@
-//! The service: its loops, supervised.
+//! Runs the loops of the service under supervision.
+
+use std::sync::Arc;
 
 use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 
 use crate::{
     Config, Deps, backlog,
+    effects::{self, EffectsIntake},
     members::{self, CurrentShare},
     refill,
-    scan::Scan,
+    scan::DueScan,
 };
 
-/// Runs until the intake is stopped, or one of the loops has failed.
+/// Runs until the intake is stopped or one of the loops has failed.
 ///
-/// Stopping in the middle of a batch is harmless: what was marked but not sent comes back by its enqueue timeout.
+/// Stopping in the middle of a batch is safe: tasks that were marked but not sent are enqueued again after their
+/// enqueue timeout.
 pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), ServiceError> {
     let loops = shutdown.child();
     let group = TaskGroup::new();
@@ -20,9 +24,12 @@ pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), S
     group.spawn_infallible("membership", membership);
     let backlog = backlog::run(config.clone(), deps.clone(), share.clone(), loops.clone());
     group.spawn_infallible("backlog", backlog);
+    let intake = Arc::<EffectsIntake>::default();
     group.spawn_infallible("due scan", {
-        Scan::new(config, deps.clone(), share).run(loops.clone())
+        DueScan::new(config, deps.clone(), share, intake.clone()).run(loops.clone())
     });
+    let effects = effects::run(deps.clone(), intake, loops.clone());
+    group.spawn_infallible("effects", effects);
     group.spawn_infallible("queue refill", refill::run(deps, loops.clone()));
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! When to look next.
+//! Schedules the next scan.
 
 use std::time::Duration;
 
@@ -7,73 +7,73 @@ use dueline_ports::Clock;
 use dueline_runtime::DueSignal;
 use tokio::time::{Instant, sleep_until};
 
-/// Longest sleep planned by the wall clock in one go.
+/// Longest single sleep planned by the wall clock.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
 
-/// A moment by the wall clock, but not before one by the timer.
+/// A time by the wall clock, but not before an instant by the timer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct WakeTime {
     pub(crate) at: Timestamp,
-    pub(crate) no_sooner: Instant,
+    pub(crate) not_before: Instant,
 }
 
-impl Moment {
-    fn has_come(&self, now: Instant, wall: Timestamp) -> bool {
-        wall >= self.at && now >= self.no_sooner
+impl WakeTime {
+    fn has_passed(&self, now: Instant, wall: Timestamp) -> bool {
+        wall >= self.at && now >= self.not_before
     }
 
     fn sleep_until(&self, now: Instant, wall: Timestamp) -> Instant {
-        (now + self.at.since(wall).min(SLEEP_MAX)).max(self.no_sooner)
+        (now + self.at.since(wall).min(SLEEP_MAX)).max(self.not_before)
     }
 }
 
-/// A plan for the next look.
+/// The schedule of the next scan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    /// When the store knows of something due.
-    pub(crate) known: Moment,
-    /// When something that is announced meanwhile is due.
-    pub(crate) announced: Moment,
-    /// At the latest, whatever happens to the wall clock.
+pub(crate) struct ScanSchedule {
+    /// The next trigger time that the store has returned.
+    pub(crate) stored: WakeTime,
+    /// The earliest trigger time that was announced since the scan.
+    pub(crate) announced: WakeTime,
+    /// The latest instant of the next scan, however the wall clock jumps.
     pub(crate) latest: Instant,
 }
 
-impl Plan {
-    /// At once.
-    pub(crate) fn now(at: Timestamp) -> Self {
-        let no_sooner = Instant::now();
-        let moment = Moment { at, no_sooner };
+impl ScanSchedule {
+    /// A schedule for an immediate scan.
+    pub(crate) fn immediately(at: Timestamp) -> Self {
+        let not_before = Instant::now();
+        let wake_time = WakeTime { at, not_before };
         Self {
-            known: moment,
-            announced: moment,
-            latest: no_sooner,
+            stored: wake_time,
+            announced: wake_time,
+            latest: not_before,
         }
     }
 
-    /// Moves the latest moment forward.
-    pub(crate) fn no_later(self, than: Option<Instant>) -> Self {
-        let latest = than.map_or(self.latest, |than| than.min(self.latest));
+    /// Limits the latest instant to `limit`.
+    pub(crate) fn no_later_than(self, limit: Option<Instant>) -> Self {
+        let latest = limit.map_or(self.latest, |limit| limit.min(self.latest));
         Self { latest, ..self }
     }
 
-    /// Waits until the time of the plan has come, or of something sooner that is announced meanwhile. Cancel safe,
-    /// apart from what was announced: whoever drops this must look at the store before it waits again.
+    /// Waits until a scheduled time has passed, or an earlier one that is announced meanwhile. Cancel safe, except that
+    /// an announcement is lost: after dropping this future, the store must be scanned before waiting again.
     pub(crate) async fn wait(mut self, clock: &dyn Clock, due: &DueSignal) {
         loop {
             let (now, wall) = (Instant::now(), clock.now());
-            let has_come = |moment: &Moment| moment.has_come(now, wall);
-            if now >= self.latest || has_come(&self.known) || has_come(&self.announced) {
-                // Somebody else may need this thread between two looks.
+            let has_passed = |wake_time: &WakeTime| wake_time.has_passed(now, wall);
+            if now >= self.latest || has_passed(&self.stored) || has_passed(&self.announced) {
+                // Yields so that other tasks of this thread can run between two scans.
                 return tokio::task::yield_now().await;
             }
-            // Times are whole milliseconds and so are timers: this wakes within a millisecond or two, never early.
-            let known = self.known.sleep_until(now, wall);
+            // Both wall-clock times and timers have millisecond resolution: this wakes within 2 ms, and never early.
+            let stored = self.stored.sleep_until(now, wall);
             let announced = self.announced.sleep_until(now, wall);
-            let planned_at = self.known.at.min(self.announced.at);
+            let planned_at = self.stored.at.min(self.announced.at);
             tokio::select! {
                 biased;
-                () = sleep_until(known.min(announced).min(self.latest)) => {}
-                () = due.sooner_than(planned_at) => {
+                () = sleep_until(stored.min(announced).min(self.latest)) => {}
+                () = due.due_before(planned_at) => {
                     self.announced.at = due.take().unwrap_or(planned_at).min(self.announced.at);
                 }
             }

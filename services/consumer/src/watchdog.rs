@@ -1,25 +1,25 @@
-//! What to do about tasks that somebody else should have moved by now.
+//! Decides when overdue tasks are reclaimed from workers and when messages are sent again.
 
 use std::time::Duration;
 
 use dueline_domain::{Policy, StateKind, Timestamp};
 use tokio::time::Instant;
 
-use crate::{Config, quota::Bucket};
+use crate::{Config, quota::TokenBucket};
 
-/// After this many missed polls the watchdog counts as having been blind.
-const BLIND_AFTER_POLLS: u32 = 3;
+/// Number of missed polls after which the store counts as having been unreadable.
+const OUTAGE_AFTER_POLLS: u32 = 3;
 
-/// Knows since when it sees, and how fast it may act.
+/// Tracks since when the store is readable, and limits the rate of recovery.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    sight_grace: Duration,
-    blind_after: Duration,
-    /// End of the last successful look, by both clocks: a suspended machine stops one of them.
-    looked: Option<(Instant, Timestamp)>,
-    sighted_since: Instant,
-    take_backs: Bucket,
-    renewals: Bucket,
+    reclaim_grace: Duration,
+    outage_after: Duration,
+    /// The end of the last successful scan, by both clocks: one of them stops while a machine is suspended.
+    last_scan: Option<(Instant, Timestamp)>,
+    readable_since: Instant,
+    reclaims: TokenBucket,
+    resends: TokenBucket,
 }
 
 impl Watchdog {
@@ -27,48 +27,48 @@ impl Watchdog {
         let now = Instant::now();
         let rate = f64::from(config.recovery_rate_per_s);
         Self {
-            sight_grace: config.sight_grace,
-            blind_after: config.poll_period * BLIND_AFTER_POLLS,
-            looked: None,
-            sighted_since: now,
-            take_backs: Bucket::full(rate, rate, now),
-            renewals: Bucket::full(rate, rate, now),
+            reclaim_grace: config.reclaim_grace,
+            outage_after: config.poll_period * OUTAGE_AFTER_POLLS,
+            last_scan: None,
+            readable_since: now,
+            reclaims: TokenBucket::full(rate, rate, now),
+            resends: TokenBucket::full(rate, rate, now),
         }
     }
 
-    /// The store could be read. If that had not been so for a while, nobody's silence counts from before now: their
-    /// heartbeats may have met the same wall.
-    pub(crate) fn sees(&mut self, now: Instant, wall: Timestamp) {
-        let was_blind = self.looked.is_none_or(|(then, then_wall)| {
+    /// Records that the store was read. After an outage, silence of workers counts only from now on: their heartbeats
+    /// may have failed for the same reason.
+    pub(crate) fn record_read(&mut self, now: Instant, wall: Timestamp) {
+        let had_outage = self.last_scan.is_none_or(|(then, then_wall)| {
             now.saturating_duration_since(then)
                 .max(wall.since(then_wall))
-                > self.blind_after
+                > self.outage_after
         });
-        if was_blind {
-            self.sighted_since = now;
+        if had_outage {
+            self.readable_since = now;
         }
     }
 
-    /// A look ended well.
-    pub(crate) fn looked(&mut self, now: Instant, wall: Timestamp) {
-        self.looked = Some((now, wall));
+    /// Records the end of a successful scan.
+    pub(crate) fn record_scan(&mut self, now: Instant, wall: Timestamp) {
+        self.last_scan = Some((now, wall));
     }
 
-    /// Whether a task whose lease has lapsed may be taken back now.
-    pub(crate) fn may_take_back(&mut self, kind: StateKind, policy: &Policy, now: Instant) -> bool {
-        // A live worker is heard of within its timeout once it can be heard at all.
+    /// Whether a task whose lease has expired may be reclaimed now.
+    pub(crate) fn may_reclaim(&mut self, kind: StateKind, policy: &Policy, now: Instant) -> bool {
+        // A live worker sends a heartbeat within its timeout once the store can be reached.
         let timeout = match kind {
             StateKind::Claimed => policy.claim_timeout,
             _ => policy.heartbeat_timeout,
         };
-        let grace = self.sight_grace.min(timeout);
-        now.saturating_duration_since(self.sighted_since) >= grace && self.take_backs.try_take(now)
+        let grace = self.reclaim_grace.min(timeout);
+        now.saturating_duration_since(self.readable_since) >= grace && self.reclaims.try_take(now)
     }
 
     /// How many of `wanted` messages may be sent again now.
-    pub(crate) fn renewals(&mut self, wanted: usize, now: Instant) -> usize {
+    pub(crate) fn resends(&mut self, wanted: usize, now: Instant) -> usize {
         (0..wanted)
-            .take_while(|_| self.renewals.try_take(now))
+            .take_while(|_| self.resends.try_take(now))
             .count()
     }
 }
@@ -87,25 +87,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_jump_of_the_wall_clock_counts_as_blindness() {
+    async fn a_jump_of_the_wall_clock_counts_as_an_outage() {
         let (mut watchdog, start) = (watchdog(9), Instant::now());
         let (policy, wall) = (Policy::default(), Timestamp::clamped(1_000_000));
-        watchdog.sees(start, wall);
-        watchdog.looked(start, wall);
+        watchdog.record_read(start, wall);
+        watchdog.record_scan(start, wall);
         let later = start + SECOND * 9;
-        assert!(watchdog.may_take_back(StateKind::Processing, &policy, later));
-        watchdog.looked(later, wall.after(SECOND * 9));
-        watchdog.sees(later, wall.after(SECOND * 3_600));
-        assert!(!watchdog.may_take_back(StateKind::Processing, &policy, later));
+        assert!(watchdog.may_reclaim(StateKind::Processing, &policy, later));
+        watchdog.record_scan(later, wall.after(SECOND * 9));
+        watchdog.record_read(later, wall.after(SECOND * 3_600));
+        assert!(!watchdog.may_reclaim(StateKind::Processing, &policy, later));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn recovery_is_paced() {
+    async fn the_rate_of_recovery_is_limited() {
         let (mut watchdog, start) = (watchdog(2), Instant::now());
-        watchdog.sees(start, Timestamp::EPOCH);
+        watchdog.record_read(start, Timestamp::EPOCH);
         let mut count = |at: Instant| {
             (0..9)
-                .filter(|_| watchdog.may_take_back(StateKind::Claimed, &Policy::default(), at))
+                .filter(|_| watchdog.may_reclaim(StateKind::Claimed, &Policy::default(), at))
                 .count()
         };
         assert_eq!(count(start + SECOND * 10), 2);

@@ -1,4 +1,4 @@
-//! What fleets scale by.
+//! The backlog metric, by which fleets scale.
 
 mod kit;
 
@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn a_consumer_that_cannot_ask_does_not_look_idle() {
+async fn a_consumer_that_cannot_read_the_store_keeps_its_last_backlog() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recording = metrics::set_default_local_recorder(&recorder);
@@ -27,7 +27,7 @@ async fn a_consumer_that_cannot_ask_does_not_look_idle() {
     sleep(secs(60)).await;
     assert!(shows(r#"dueline_backlog_tasks{job="a"} 3"#));
     kit.store.fail_jobs(false);
-    let message = kit.take("a", secs(1)).await.expect("a message");
+    let message = kit.receive_and_ack("a", secs(1)).await.expect("a message");
     kit.claim(&message, true).await;
     sleep(secs(10)).await;
     assert!(shows(r#"dueline_backlog_tasks{job="a"} 2"#));

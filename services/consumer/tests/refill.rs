@@ -1,4 +1,4 @@
-//! Bounded queues are refilled, also after the store could not be read, and a shutdown waits for no refill.
+//! Bounded queues are refilled, also after the store could not be read, and a shutdown does not wait for a refill.
 
 mod kit;
 
@@ -7,15 +7,15 @@ use dueline_queue_local::LocalQueueConfig;
 use kit::{Kit, ms, name, secs};
 use tokio::time::Instant;
 
-/// Those of this test and of the two jobs of the kit.
+/// The number of queues: those of this test and of the two jobs of the kit.
 const QUEUES: usize = 12;
 
-/// Hungry queues and a store that cannot be read.
-async fn hungry() -> Kit {
+/// Starts a consumer with queues that have refill demand and a store that cannot be read.
+async fn queues_with_demand() -> Kit {
     let kit = Kit::with_queue(LocalQueueConfig::with_capacity(8)).await;
     kit.store.fail_ready_reads(true);
     for n in 2..QUEUES {
-        // A new queue does not know what it lacks, and asks.
+        // A new queue has refill demand, because it does not know which messages it lacks.
         kit.queue.ensure(&name(&format!("q{n}"))).await.unwrap();
     }
     kit.start();
@@ -23,22 +23,22 @@ async fn hungry() -> Kit {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_hungry_queues_are_tried_before_the_pause_after_a_failure() {
-    let kit = hungry().await;
-    kit.until(ms(500)).await;
-    assert_eq!(kit.store.ready_reads(), QUEUES, "one look at each");
+async fn all_queues_with_demand_are_tried_before_the_pause_after_a_failure() {
+    let kit = queues_with_demand().await;
+    kit.run_until(ms(500)).await;
+    assert_eq!(kit.store.ready_reads(), QUEUES, "one read for each queue");
     kit.store.fail_ready_reads(false);
-    kit.until(secs(8)).await;
-    assert_eq!(kit.store.ready_reads(), 2 * QUEUES, "and one that worked");
+    kit.run_until(secs(8)).await;
+    assert_eq!(kit.store.ready_reads(), 2 * QUEUES, "and a successful one");
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_the_pause_after_a_failed_refill() {
-    let kit = hungry().await;
-    kit.until(ms(500)).await;
-    assert_eq!(kit.store.ready_reads(), QUEUES, "the pause has begun");
-    let begun_at = Instant::now();
+    let kit = queues_with_demand().await;
+    kit.run_until(ms(500)).await;
+    assert_eq!(kit.store.ready_reads(), QUEUES, "the pause has started");
+    let started_at = Instant::now();
     kit.stop().await;
-    assert!(begun_at.elapsed() <= ms(1), "{:?}", begun_at.elapsed());
+    assert!(started_at.elapsed() <= ms(1), "{:?}", started_at.elapsed());
 }

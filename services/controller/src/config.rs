@@ -1,8 +1,8 @@
-//! What a controller needs.
+//! Settings and dependencies of the controller.
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::Status;
+use dueline_api::StatusController;
 use dueline_domain::JobName;
 use dueline_ports::TaskQueue;
 use tokio::sync::Notify;
@@ -16,17 +16,17 @@ pub struct Config {
     pub buffer_max: usize,
     /// Most messages in one receive.
     pub receive_max: usize,
-    /// How often to look which jobs there are.
+    /// How often to list the jobs that may be dispatched.
     pub refresh_period: Duration,
 }
 
 /// Which jobs a host may serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Serve {
-    /// Whatever its workers can run.
+    /// Every job that its workers can run.
     #[default]
     All,
-    /// These only.
+    /// Only these jobs.
     Jobs(Vec<JobName>),
 }
 
@@ -43,7 +43,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same settings with every number large enough to get anything done.
+    /// The same settings with zeros raised to the smallest values that work.
     pub(crate) fn clamped(self) -> Self {
         Self {
             serve: self.serve,
@@ -54,13 +54,14 @@ impl Config {
     }
 }
 
-/// What the controller works with.
+/// Dependencies of the controller.
 #[derive(Clone)]
 pub struct Deps {
     /// Where messages come from.
     pub queue: Arc<dyn TaskQueue>,
-    /// Who makes workers the owners of tasks.
-    pub status: Arc<dyn Status>,
-    /// Woken when a job was created or deleted; polling finds out as well.
+    /// Where tasks are claimed for workers.
+    pub status: Arc<dyn StatusController>,
+    /// Signalled when a job was created or deleted. Only a hint: the jobs are also listed every
+    /// [`Config::refresh_period`].
     pub jobs_changed: Arc<Notify>,
 }

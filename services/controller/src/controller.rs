@@ -1,4 +1,4 @@
-//! The controller as its executors see it.
+//! The controller's service for executors: polls, reports and registrations.
 
 use std::{
     pin::pin,
@@ -6,11 +6,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
 use dueline_api::{
-    Alive, ApiError, Assignment, ErrorKind, NextWork, Registration, Report, Reported, Work,
+    ApiError, Assignment, Controller, ErrorKind, PollRequest, Registered, Registration, Report,
+    ReportAck,
 };
 use dueline_domain::{JobName, WorkerId};
 use dueline_ports::{Delivery, Receipt};
@@ -23,63 +25,65 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Config, Deps,
-    buffer::Buffer,
-    dispatch::Waiting,
-    hand_out::{Handed, Taker, hand_out},
-    interest::Interests,
-    pause::Pauses,
-    under_way::UnderWay,
+    buffer::MessageBuffer,
+    dispatch::{DispatchTarget, Dispatched, dispatch},
+    in_flight::InFlightDispatches,
+    pause::ClaimPauses,
+    subscriptions::Subscriptions,
+    waiting_polls::WaitingPolls,
 };
 
-/// Longest wait for work that is taken literally.
-const WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(3_600);
-/// A question that wants something which was not served before waits at least this long for the first messages: the
-/// interest of a worker that never waits and asks but rarely would else be forgotten each time before they come.
-const FIRST_WAIT_MAX: std::time::Duration = std::time::Duration::from_millis(250);
-/// How long a worker that leaves waits for what is on its way to it. Shorter than it waits for its farewell.
-const LEAVE_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+/// Longest wait of a poll; longer ones are cut to this.
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
+/// Longest time that a poll outlasts its own wait while no receive waits at the queues of its jobs. Messages are received
+/// for polls that wait, so a worker that polls with `wait = 0` would get none otherwise.
+const FIRST_WAIT_MAX: Duration = Duration::from_millis(250);
+/// A queue has no message if a receive has waited for this long. A queue of another process does not answer at once.
+const RECEIVE_ANSWER_MAX: Duration = Duration::from_millis(100);
+/// How long a deregistration waits for dispatches to its worker. Shorter than the executor's timeout of the call.
+const DEREGISTER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Hands out work: buffered messages become claimed tasks of the worker that asks.
-pub struct Controller {
+/// Dispatches work: buffered messages become claimed tasks of the worker that polls.
+pub struct ControllerService {
     pub(crate) config: Config,
     pub(crate) deps: Deps,
-    pub(crate) interests: Interests,
-    buffer: Mutex<Buffer>,
-    /// Woken when messages arrived in the buffer.
+    pub(crate) subscriptions: Subscriptions,
+    buffer: Mutex<MessageBuffer>,
+    /// Wakes polls when messages have arrived in the buffer.
     arrived: Notify,
-    /// Woken when messages left the buffer.
-    pub(crate) room: Notify,
-    /// No more work is handed out.
+    /// Wakes receive loops when a poll waits, and when messages have left the buffer.
+    pub(crate) demand: Notify,
+    /// Cancelled when no more work is dispatched.
     pub(crate) stopped: CancellationToken,
-    /// Hand-outs under way.
-    pub(crate) hand_outs: TaskGroup,
-    /// Those of runs that begin with their claim, by worker.
-    under_way: UnderWay,
-    /// Questions that wait.
-    pub(crate) waiting: Waiting,
-    /// Begin when nothing could be claimed.
-    pub(crate) pauses: Pauses,
-    /// The workers whose wishes have been looked at, as counted by [`Interests::arrivals`].
-    adjusted_to: AtomicU64,
+    /// The tasks that claim and dispatch.
+    pub(crate) dispatches: TaskGroup,
+    /// Dispatches of runs that start with their claim, by worker.
+    in_flight: InFlightDispatches,
+    /// Polls that wait for work.
+    pub(crate) waiting: WaitingPolls,
+    /// Pauses after failed claims.
+    pub(crate) pauses: ClaimPauses,
+    /// The [`Subscriptions::revision`] that the receive loops take into account.
+    served_revision: AtomicU64,
 }
 
-impl Controller {
+impl ControllerService {
     /// A controller with an empty buffer; [`crate::run`] fills it.
     pub fn new(config: Config, deps: Deps) -> Arc<Self> {
         let config = config.clamped();
         Arc::new(Self {
-            buffer: Mutex::new(Buffer::new(config.buffer_max)),
+            buffer: Mutex::new(MessageBuffer::new(config.buffer_max)),
             config,
             deps,
-            interests: Interests::default(),
+            subscriptions: Subscriptions::default(),
             arrived: Notify::new(),
-            room: Notify::new(),
+            demand: Notify::new(),
             stopped: CancellationToken::new(),
-            hand_outs: TaskGroup::new(),
-            under_way: UnderWay::default(),
-            waiting: Waiting::default(),
-            pauses: Pauses::default(),
-            adjusted_to: AtomicU64::new(0),
+            dispatches: TaskGroup::new(),
+            in_flight: InFlightDispatches::default(),
+            waiting: WaitingPolls::default(),
+            pauses: ClaimPauses::default(),
+            served_revision: AtomicU64::new(0),
         })
     }
 
@@ -88,176 +92,215 @@ impl Controller {
         self.buffer().len()
     }
 
-    pub(crate) fn buffer(&self) -> MutexGuard<'_, Buffer> {
+    pub(crate) fn buffer(&self) -> MutexGuard<'_, MessageBuffer> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Messages have come into the buffer.
-    pub(crate) fn wake_askers(&self) {
+    /// Wakes all waiting polls.
+    pub(crate) fn wake_polls(&self) {
         self.arrived.notify_waiters();
     }
 
-    /// What the first `arrivals` workers want is served, as far as it can be.
-    pub(crate) fn adjusted_to(&self, arrivals: u64) {
-        if self.adjusted_to.swap(arrivals, Ordering::AcqRel) != arrivals {
-            self.wake_askers();
+    /// Records that receive loops run for the subscriptions up to `revision`, as far as their jobs exist.
+    pub(crate) fn set_served_revision(&self, revision: u64) {
+        if self.served_revision.swap(revision, Ordering::AcqRel) != revision {
+            self.wake_polls();
         }
     }
 
-    /// A receive for the job has come back.
-    pub(crate) fn received(&self, job: &JobName) {
-        if self.buffer().received(job) {
-            self.wake_askers();
+    /// What executors want of the job now.
+    pub(crate) fn demand_for(&self, job: &JobName) -> Demand {
+        let mut buffer = self.buffer();
+        let polled = buffer
+            .handler(job)
+            .map(|handler| self.waiting.room(job, handler));
+        let polled = polled.unwrap_or_default();
+        let wanted = buffer.wanted(job, polled, Instant::now());
+        let is_polled = polled.tasks > 0;
+        let unused_until = (!is_polled).then(|| buffer.unused_until(job)).flatten();
+        Demand {
+            wanted,
+            unused_until,
         }
     }
 
-    /// Whether all that the worker wants was looked for in its queues at least once.
-    fn is_served(&self, ask: &NextWork, arrivals: u64) -> bool {
-        self.adjusted_to.load(Ordering::Acquire) >= arrivals && self.buffer().has_received_for(ask)
+    /// When a poll may end without work, as far as is known now.
+    fn may_end_at(&self, poll: &PollRequest, deadline: PollDeadline) -> Instant {
+        let (ends_at, not_before) = (deadline.ends_at, deadline.not_before);
+        if ends_at >= not_before {
+            return ends_at;
+        }
+        if self.served_revision.load(Ordering::Acquire) < deadline.revision {
+            return not_before;
+        }
+        let buffer = self.buffer();
+        let answers = buffer.receiving_since(poll);
+        let answers = answers.map(|since| since.map_or(not_before, |at| at + RECEIVE_ANSWER_MAX));
+        let answered_at = answers.max().unwrap_or(ends_at);
+        ends_at.max(answered_at.min(not_before))
     }
 
-    /// Gives messages back to their queues, visible after `delay`.
-    pub(crate) async fn put_back(&self, receipts: Vec<Receipt>, delay: std::time::Duration) {
+    /// Returns messages to their queues, visible after `delay`.
+    pub(crate) async fn nack(&self, receipts: Vec<Receipt>, delay: Duration) {
         if receipts.is_empty() {
             return;
         }
         if let Err(error) = self.deps.queue.nack(receipts, delay).await {
-            tracing::warn!(%error, "failed to return messages; they come back by their timeout");
+            tracing::warn!(
+                %error,
+                "failed to return messages; they become visible when their visibility timeouts end"
+            );
         }
     }
 
-    fn pop(&self, ask: &NextWork) -> Vec<Delivery> {
-        let popped = self.buffer().pop(ask);
+    fn pop(&self, poll: &PollRequest) -> Vec<Delivery> {
+        let popped = self.buffer().pop(poll);
         if !popped.is_empty() {
-            self.room.notify_waiters();
+            self.demand.notify_waiters();
         }
         popped
     }
 
-    /// What comes first for this question; no messages when its time is over.
-    async fn wait_for_work(&self, ask: &NextWork, times: Times) -> Result<Found, ApiError> {
+    /// Waits for the first work for this poll. Returns no messages when the poll's deadline has passed.
+    async fn wait_for_work(
+        &self,
+        poll: &PollRequest,
+        deadline: PollDeadline,
+    ) -> Result<PolledWork, ApiError> {
         loop {
-            // Registered before the look, so that nothing arrives unseen between look and wait.
+            // Enabled before the buffer is read, so that a message arriving between read and wait is not missed.
             let mut arrived = pin!(self.arrived.notified());
             arrived.as_mut().enable();
             if self.stopped.is_cancelled() {
                 return Err(shutting_down());
             }
-            // Looked at before the buffer: what the first receive brings is there before it counts as come back.
-            let ends_at = if self.is_served(ask, times.arrivals) {
-                times.ends_at
-            } else {
-                times.ends_at.max(times.no_sooner)
-            };
+            // Computed before the buffer is read: messages are buffered after their receive has ended.
+            let ends_at = self.may_end_at(poll, deadline);
             let pause_ends_at = self.pauses.all.ends_at();
             let popped = match pause_ends_at {
                 Some(_) => Vec::new(),
-                None => self.pop(ask),
+                None => self.pop(poll),
             };
             if !popped.is_empty() || Instant::now() >= ends_at {
-                return Ok(Found::Messages(popped));
+                return Ok(PolledWork::Messages(popped));
             }
-            // A task that waits for weight comes before new ones: this worker is not set aside for any of them.
-            let holds = self.buffer().holds_for(ask);
-            let mut place = (!holds).then(|| self.waiting.wait(ask));
-            let offered = async {
-                match &mut place {
-                    Some(place) => (&mut place.offered).await,
-                    None => std::future::pending().await,
-                }
-            };
+            // A buffered task that waits for free weight comes before new tasks: the worker is not reserved for those.
+            let has_message = self.buffer().has_message_for(poll);
+            let mut waiting = self.waiting.add(poll, !has_message);
+            self.demand.notify_waiters();
             let wakes_at = pause_ends_at.map_or(ends_at, |at| at.min(ends_at));
             tokio::select! {
                 biased;
-                // Set aside for a task that is being stored: nothing else counts until that has come to an end.
-                Ok(offer) = offered => {
-                    if let Ok(handed) = offer.await {
-                        return Ok(Found::Handed(handed));
+                // Reserved for a task that is being stored: the poll waits for that write alone.
+                Ok(delivery) = &mut waiting.reserved => {
+                    if let Ok(dispatched) = delivery.await {
+                        return Ok(PolledWork::Dispatched(dispatched));
                     }
                 }
                 () = self.stopped.cancelled() => {}
                 _ = timeout_at(wakes_at, arrived) => {}
             }
+            drop(waiting);
+            // A receive loop that waits while this poll does returns unused messages from now on.
+            self.demand.notify_waiters();
         }
     }
 }
 
-/// How long a question waits.
-#[derive(Clone, Copy)]
-struct Times {
-    ends_at: Instant,
-    /// It does not end before this while something that is wanted was not looked for yet.
-    no_sooner: Instant,
-    /// The count of [`Interests::arrivals`] with this question.
-    arrivals: u64,
+/// What executors want of one job.
+pub(crate) struct Demand {
+    /// How many messages to receive now.
+    pub(crate) wanted: usize,
+    /// When the oldest buffered message is to be returned if no poll comes for it; `None` while a poll waits.
+    pub(crate) unused_until: Option<Instant>,
 }
 
-/// Work for a question.
-enum Found {
+/// How long a poll waits.
+#[derive(Clone, Copy)]
+struct PollDeadline {
+    ends_at: Instant,
+    /// While the queues of the poll's jobs have not answered yet, the poll does not end before this.
+    not_before: Instant,
+    /// The [`Subscriptions::revision`] that includes this poll.
+    revision: u64,
+}
+
+/// Work for a poll.
+enum PolledWork {
     /// Messages whose tasks are still to be claimed.
     Messages(Vec<Delivery>),
     /// A task that was claimed with the write that stored it.
-    Handed(Handed),
+    Dispatched(Dispatched),
 }
 
 #[async_trait]
-impl Work for Controller {
-    /// Cancel safe: claims are made in a task of their own, and tasks that nobody took over are given back at once.
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
-        if ask.tasks_max == 0 || ask.weight_max == 0 {
-            let message = "a worker without room must not ask for work";
+impl Controller for ControllerService {
+    /// Cancel safe: claims run in a task of their own, and tasks that do not reach the caller are abandoned at once.
+    async fn poll(&self, poll: PollRequest) -> Result<Vec<Assignment>, ApiError> {
+        if poll.tasks_max == 0 || poll.weight_max == 0 {
+            let message =
+                "tasks_max and weight_max must be greater than 0; poll when a slot is free";
             return Err(ApiError::invalid("tasks_max", "no_room", message));
         }
-        let _asking = self.interests.ask(&ask);
+        let _active = self.subscriptions.begin_poll(&poll);
         let now = Instant::now();
-        let times = Times {
-            ends_at: now + ask.wait.min(WAIT_MAX),
-            no_sooner: now + FIRST_WAIT_MAX,
-            arrivals: self.interests.arrivals(),
+        let deadline = PollDeadline {
+            ends_at: now + poll.wait.min(WAIT_MAX),
+            not_before: now + FIRST_WAIT_MAX,
+            revision: self.subscriptions.revision(),
         };
         loop {
-            let deliveries = match self.wait_for_work(&ask, times).await? {
-                Found::Handed(handed) => return Ok(handed.take()),
-                Found::Messages(deliveries) => deliveries,
+            let deliveries = match self.wait_for_work(&poll, deadline).await? {
+                PolledWork::Dispatched(dispatched) => return Ok(dispatched.take()),
+                PolledWork::Messages(deliveries) => deliveries,
             };
             if deliveries.is_empty() {
                 return Ok(Vec::new());
             }
-            let taker = Taker {
-                worker: ask.worker.clone(),
-                start: ask.start,
-                asked: now,
-                hand_out: ask.start.then(|| self.under_way.begin(&ask.worker)),
+            let target = DispatchTarget {
+                worker: poll.worker.clone(),
+                start: poll.start,
+                polled_at: now,
+                in_flight: poll.start.then(|| self.in_flight.begin(&poll.worker)),
             };
-            let answered = hand_out(&self.deps, &self.hand_outs, &self.pauses, taker, deliveries);
-            let Ok(handed) = answered.await else {
-                let message = "the claim ended without an answer";
+            let dispatched = dispatch(
+                &self.deps,
+                &self.dispatches,
+                &self.pauses,
+                target,
+                deliveries,
+            );
+            let Ok(dispatched) = dispatched.await else {
+                let message = "the claim ended without an answer; poll again";
                 return Err(ApiError::new(ErrorKind::Internal, "claim_lost", message));
             };
-            let assignments = handed.take();
+            let assignments = dispatched.take();
             if !assignments.is_empty() {
                 return Ok(assignments);
             }
         }
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         self.deps.status.report(reports).await
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
-        let alive = self.deps.status.alive(worker.clone()).await?;
-        self.interests.alive(&worker, alive.interval);
-        Ok(alive)
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
+        let registered = self.deps.status.register_worker(worker.clone()).await?;
+        self.subscriptions.register(&worker, registered.interval);
+        Ok(registered)
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
-        self.interests.leave(worker);
-        let settled = self.under_way.settled(worker);
-        if timeout(LEAVE_WAIT_MAX, settled).await.is_err() {
-            tracing::warn!(worker.id = %worker, "a worker leaves while runs are on their way to it");
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
+        self.subscriptions.deregister(worker);
+        let settled = self.in_flight.settled(worker);
+        if timeout(DEREGISTER_WAIT_MAX, settled).await.is_err() {
+            tracing::warn!(
+                worker.id = %worker,
+                "a worker deregisters while started runs are still being dispatched to it"
+            );
         }
-        self.deps.status.leave(worker).await
+        self.deps.status.deregister_worker(worker).await
     }
 }
 

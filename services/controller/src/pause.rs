@@ -1,8 +1,8 @@
-//! A pause of all hand-outs while no task can be claimed from here.
+//! Pauses receiving and dispatching while this controller cannot claim tasks.
 //!
-//! Without it a controller that cannot reach the status controller would take the same messages again and again, and
-//! other controllers, which may well reach it, would hardly see them. Where the store only refuses the claims of one
-//! job, because that asks too much of its partition, only that job pauses.
+//! Without a pause, a controller that cannot reach the status controller would receive the same messages again and
+//! again, and controllers that can reach it would hardly get them. Where the store only throttles the claims of one
+//! job, because of the load on its partition, only that job pauses.
 
 use std::{
     collections::BTreeMap,
@@ -17,94 +17,97 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// First and longest pause.
-const STEPS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
+/// Length of the first pause.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+/// Length of the longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The pauses of one controller.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pauses {
-    /// Of all hand-outs.
-    pub(crate) all: Arc<Pause>,
-    by_job: Arc<Mutex<BTreeMap<JobName, Arc<Pause>>>>,
+pub(crate) struct ClaimPauses {
+    /// The pause of all jobs.
+    pub(crate) all: Arc<ClaimPause>,
+    by_job: Arc<Mutex<BTreeMap<JobName, Arc<ClaimPause>>>>,
 }
 
-impl Pauses {
-    fn by_job(&self) -> MutexGuard<'_, BTreeMap<JobName, Arc<Pause>>> {
+impl ClaimPauses {
+    fn by_job(&self) -> MutexGuard<'_, BTreeMap<JobName, Arc<ClaimPause>>> {
         self.by_job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pause of one job.
-    pub(crate) fn of(&self, job: &JobName) -> Arc<Pause> {
+    pub(crate) fn of(&self, job: &JobName) -> Arc<ClaimPause> {
         let mut by_job = self.by_job();
         if let Some(pause) = by_job.get(job) {
             return pause.clone();
         }
-        let pause = Arc::<Pause>::default();
+        let pause = Arc::<ClaimPause>::default();
         by_job.insert(job.clone(), pause.clone());
         pause
     }
 
-    /// The job is not served any more.
-    pub(crate) fn forget(&self, job: &JobName) {
+    /// Removes the pause of a job that is no longer served.
+    pub(crate) fn remove(&self, job: &JobName) {
         self.by_job().remove(job);
     }
 }
 
-/// When hand-outs may go on.
+/// A pause that doubles with each failure and is reset by a success.
 #[derive(Debug)]
-pub(crate) struct Pause {
-    state: Mutex<State>,
-    /// Wakes in the order of waiting: a channel that wakes at random would make a seed of the simulation worthless.
+pub(crate) struct ClaimPause {
+    state: Mutex<PauseState>,
+    /// A `Notify`, because it wakes waiters in order. A channel that wakes them at random would make simulation runs
+    /// unrepeatable.
     begun: Notify,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct PauseState {
     ends_at: Instant,
     /// Length of the next pause.
     next: Duration,
 }
 
-impl Default for Pause {
+impl Default for ClaimPause {
     fn default() -> Self {
-        let (ends_at, next) = (Instant::now(), STEPS.0);
+        let (ends_at, next) = (Instant::now(), PAUSE_MIN);
         Self {
-            state: Mutex::new(State { ends_at, next }),
+            state: Mutex::new(PauseState { ends_at, next }),
             begun: Notify::new(),
         }
     }
 }
 
-impl Pause {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ClaimPause {
+    fn state(&self) -> MutexGuard<'_, PauseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call claimed nothing because nothing could be decided.
-    pub(crate) fn failed(&self) {
+    /// Begins a pause after a claim call in which every claim failed with a retryable error.
+    pub(crate) fn claims_failed(&self) {
         let mut state = self.state();
         let now = Instant::now();
-        // Calls that were under way when the pause began say nothing new.
+        // A failure during a pause belongs to a call that was in flight when the pause began: it does not count again.
         if state.ends_at <= now {
             state.ends_at = now + state.next;
-            state.next = (state.next * 2).min(STEPS.1);
+            state.next = (state.next * 2).min(PAUSE_MAX);
             self.begun.notify_waiters();
         }
     }
 
-    /// A call was decided.
-    pub(crate) fn succeeded(&self) {
-        self.state().next = STEPS.0;
+    /// Resets the length of the next pause after a claim call that was answered.
+    pub(crate) fn claims_succeeded(&self) {
+        self.state().next = PAUSE_MIN;
     }
 
-    /// The end of the pause, if there is one now.
+    /// The end of the current pause, if any.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         let ends_at = self.state().ends_at;
         (ends_at > Instant::now()).then_some(ends_at)
     }
 
-    /// Waits for a pause; ready at once in the middle of one. Cancel safe.
-    pub(crate) async fn begins(&self) {
+    /// Waits until a pause begins; ready at once during a pause. Cancel safe.
+    pub(crate) async fn until_begun(&self) {
         loop {
             let mut begun = pin!(self.begun.notified());
             begun.as_mut().enable();
@@ -116,7 +119,7 @@ impl Pause {
     }
 
     /// Waits until there is no pause. Cancel safe.
-    pub(crate) async fn is_over(&self) {
+    pub(crate) async fn until_over(&self) {
         while let Some(ends_at) = self.ends_at() {
             sleep_until(ends_at).await;
         }
@@ -128,19 +131,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_the_longest_and_start_anew_after_a_success() {
-        let pause = Pause::default();
+    async fn pauses_double_up_to_the_longest_and_are_reset_by_a_success() {
+        let pause = ClaimPause::default();
         assert!(pause.ends_at().is_none());
         let mut lengths_ms = Vec::new();
         for round in 0..6 {
             let begun_at = Instant::now();
-            pause.failed();
-            pause.failed();
-            pause.begins().await;
-            pause.is_over().await;
+            pause.claims_failed();
+            pause.claims_failed();
+            pause.until_begun().await;
+            pause.until_over().await;
             lengths_ms.push(begun_at.elapsed().as_millis());
             if round == 4 {
-                pause.succeeded();
+                pause.claims_succeeded();
             }
         }
         assert_eq!(lengths_ms, [500, 1_000, 2_000, 4_000, 5_000, 500]);

@@ -1,14 +1,14 @@
-//! Keeps buffered messages invisible to others.
+//! Extends the visibility timeouts of buffered messages, so that no other controller receives them.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::Controller;
+use crate::ControllerService;
 
-/// Extends every buffered message once half of its visibility timeout has passed; three quarters at the latest.
-pub(crate) async fn run(controller: Arc<Controller>, stop: CancellationToken) {
+/// Extends each buffered message after half of its visibility timeout, at the latest after three quarters.
+pub(crate) async fn run(controller: Arc<ControllerService>, stop: CancellationToken) {
     let timeout = controller.deps.queue.visibility_timeout();
     let mut ticks = interval((timeout / 4).max(Duration::from_millis(1)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -21,15 +21,15 @@ pub(crate) async fn run(controller: Arc<Controller>, stop: CancellationToken) {
     }
 }
 
-async fn extend(controller: &Controller, now: Instant, older_than: Duration) {
-    let Some(than) = now.checked_sub(older_than) else {
+async fn extend(controller: &ControllerService, now: Instant, hidden_for: Duration) {
+    let Some(since) = now.checked_sub(hidden_for) else {
         return;
     };
-    let receipts = controller.buffer().renew_hidden_before(than, now);
+    let receipts = controller.buffer().renew_hidden_since(since, now);
     if receipts.is_empty() {
         return;
     }
-    // If this fails, the messages come back and others may run them; a claim decides who does.
+    // If this fails, the messages become visible and other controllers may receive them too. Only one claim succeeds.
     if let Err(error) = controller.deps.queue.extend(receipts).await {
         tracing::warn!(%error, "failed to keep buffered messages invisible");
     }

@@ -1,4 +1,4 @@
-//! What is written about tasks that no worker here can run.
+//! Log lines about tasks that no worker of this host can run.
 
 mod kit;
 
@@ -7,15 +7,15 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use dueline_api::NextWork;
+use dueline_api::PollRequest;
 use dueline_ports::conformance::queue::message;
-use kit::{Kit, ask, name, secs, weighing};
+use kit::{Kit, name, request, secs, weighing};
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Log {
+impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -26,7 +26,7 @@ impl io::Write for Log {
     }
 }
 
-impl MakeWriter<'_> for Log {
+impl MakeWriter<'_> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&self) -> Self {
@@ -35,18 +35,18 @@ impl MakeWriter<'_> for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d_06_a_task_too_heavy_for_all_workers_here_is_named_once_per_return() {
-    let log = Log::default();
-    let lines = tracing_subscriber::fmt()
+async fn d_06_a_task_too_heavy_for_all_workers_here_is_logged_each_time_it_is_returned() {
+    let log = LogBuffer::default();
+    let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(log.clone())
         .finish();
-    let _written = tracing::subscriber::set_default(lines);
+    let _default = tracing::subscriber::set_default(subscriber);
     let kit = Kit::new().await;
-    let weak = NextWork {
+    let weak = PollRequest {
         weight_max: 5,
         task_weight_max: 5,
-        ..ask()
+        ..request()
     };
     let heavy = [weighing("a", 1, 8), weighing("a", 2, 8)];
     kit.send(heavy.to_vec()).await;
@@ -56,11 +56,11 @@ async fn d_06_a_task_too_heavy_for_all_workers_here_is_named_once_per_return() {
         let log = String::from_utf8(log).unwrap();
         log.matches(&message(&name("a"), n).id.to_string()).count()
     };
-    assert_eq!(kit.next(weak.clone()).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(weak.clone()).await.unwrap().len(), 1);
     assert_eq!([count(1), count(2), count(3)], [1, 1, 0]);
-    // They come back after a while, and are returned a second time.
+    // Their delay ends, and they are received and returned a second time.
     let wait = secs(45);
-    assert_eq!(kit.next(NextWork { wait, ..weak }).await, Ok(vec![]));
+    assert_eq!(kit.poll(PollRequest { wait, ..weak }).await, Ok(vec![]));
     assert_eq!([count(1), count(2), count(3)], [2, 2, 0]);
     kit.stop().await;
 }

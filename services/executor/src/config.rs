@@ -1,29 +1,32 @@
-//! How an executor behaves.
+//! Settings of an executor.
 
 use std::time::Duration;
 
 use dueline_domain::{IdError, WorkerId};
 
+/// Shortest interval of heartbeats and registrations, even if the controller or a lease asks for less.
+pub(crate) const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
 /// Settings of one executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Name for people; the incarnation makes it unique.
+    /// Display name; only together with the incarnation is it unique.
     pub name: String,
     /// Random number of this start of the process, so that a restart is another worker.
     pub incarnation: u64,
     /// Most weight that runs at once.
     pub concurrency: u32,
-    /// Ask for work again only when less weight than this runs; `None` asks whenever there is room.
+    /// The executor polls again only when less weight than this runs; `None` polls whenever there is free weight.
     pub concurrency_min: Option<u32>,
-    /// Whether it lives in the server's own process.
+    /// Whether the executor runs in the server's own process.
     pub embedded: bool,
-    /// How often running tasks are heartbeaten and the worker says that it is there. The controller may ask for more.
+    /// How often runs are heartbeaten and the registration is renewed. The controller may require a shorter interval.
     pub heartbeat_interval: Duration,
-    /// Most weight that is claimed ahead of a free slot. How much really is follows from how fast handlers are.
+    /// Most weight that is claimed ahead of a free slot. How much is claimed depends on how fast handlers are.
     pub prefetch_max: usize,
-    /// How long a handler that was told to stop may take before its future is dropped.
+    /// How long a handler may take after its stop signal before its future is dropped.
     pub kill_grace: Duration,
-    /// How long one call for work waits for the first task.
+    /// How long a poll waits for the first task.
     pub poll_wait: Duration,
 }
 
@@ -58,11 +61,11 @@ impl Config {
         if self.prefetch_max > Self::PREFETCH_MAX {
             return Err(ConfigError::Prefetch);
         }
-        let named = [
+        let durations = [
             ("heartbeat_interval", self.heartbeat_interval),
             ("poll_wait", self.poll_wait),
         ];
-        for (name, duration) in named {
+        for (name, duration) in durations {
             if duration.is_zero() || duration > Self::DURATION_MAX {
                 return Err(ConfigError::Duration(name));
             }
@@ -73,10 +76,11 @@ impl Config {
         Ok(())
     }
 
-    /// Largest [`Config::prefetch_max`]: whatever a crash leaves claimed has to wait for its claim timeout.
+    /// Largest [`Config::prefetch_max`]. Bounded, because after a crash each prefetched task waits for its claim
+    /// timeout.
     pub const PREFETCH_MAX: usize = 100_000;
 
-    /// Longest of the durations.
+    /// Longest allowed duration.
     pub const DURATION_MAX: Duration = Duration::from_secs(3_600);
 
     pub(crate) fn worker(&self) -> Result<WorkerId, ConfigError> {
@@ -87,24 +91,24 @@ impl Config {
 /// Settings that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The name is no worker name.
-    #[error("name is not usable")]
+    /// The name is not a valid worker name.
+    #[error("the worker name is not valid")]
     Name(#[source] IdError),
-    /// Nothing could ever run.
+    /// Zero concurrency: no task could ever run.
     #[error("concurrency must be at least 1")]
     Concurrency,
-    /// The refill mark lies outside what can run.
+    /// The minimum is zero or above the concurrency.
     #[error("concurrency_min {min} must be at least 1 and at most concurrency, which is {max}")]
     ConcurrencyMin {
-        /// As given.
+        /// The refused minimum.
         min: u32,
         /// The concurrency.
         max: u32,
     },
-    /// Too much would be claimed ahead.
+    /// The prefetch exceeds [`Config::PREFETCH_MAX`].
     #[error("prefetch_max must be at most {}", Config::PREFETCH_MAX)]
     Prefetch,
-    /// A duration without use.
+    /// The named duration is zero or too long.
     #[error("{0} must be longer than zero and at most an hour")]
     Duration(&'static str),
 }
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_worker_names_and_empty_durations_are_refused() {
+    fn invalid_worker_names_and_zero_durations_are_refused() {
         assert!(matches!(
             Config::new("a b", 1).check(),
             Err(ConfigError::Name(_))

@@ -1,4 +1,4 @@
-//! The executor as a whole.
+//! The executor: its configuration and its state.
 
 use std::{
     collections::BTreeMap,
@@ -9,33 +9,29 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Registration, Work};
+use dueline_api::{Controller, Registration};
 use dueline_ports::{Clock, Rng};
-use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
+use dueline_runtime::TaskGroup;
 use tokio::{
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc},
     time::Instant,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    Config, ConfigError, Registry, StopReason, beat, fetch,
-    handlers::exec_groups::Groups,
-    pool::Pool,
-    reporter::{Inbox, Reporter},
-    run::{Ctx, Run},
-    runner,
+    Config, ConfigError, Registry, StopReason,
+    handlers::exec_groups::ProcessGroups,
+    host_pause::HostPause,
+    pool::SlotPool,
+    run::{Run, RunContext, RunReport},
 };
 
-/// Reports between slots and the reporter. When it is full, slots wait.
+/// Capacity of the channel from the slots to the reporter. When it is full, slots wait.
 const REPORTS_MAX: usize = 4_096;
-/// How long the last reports and the farewell may take once work must stop.
-const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
-/// What an executor needs from outside.
+/// Dependencies of an executor.
 pub struct Deps {
     /// Where tasks come from and reports go.
-    pub work: Arc<dyn Work>,
+    pub controller: Arc<dyn Controller>,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -55,35 +51,36 @@ pub struct Counts {
     pub running: u64,
 }
 
-/// Takes tasks and runs their handlers; see [`run`].
+/// Polls for tasks and runs their handlers; see [`crate::run`].
 pub struct Executor {
     pub(crate) config: Config,
     pub(crate) registration: Registration,
-    pub(crate) work: Arc<dyn Work>,
+    pub(crate) controller: Arc<dyn Controller>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) registry: Registry,
-    pub(crate) pool: Pool,
-    pub(crate) ctx: Arc<Ctx>,
+    pub(crate) pool: SlotPool,
+    pub(crate) context: Arc<RunContext>,
+    pub(crate) host: HostPause,
     pub(crate) started: AtomicU64,
     pub(crate) tasks: TaskGroup,
-    /// Told when a run needs heartbeats more often than those watched before.
-    pub(crate) beat_sooner: Notify,
-    finished: Arc<AtomicU64>,
-    /// Runs that did not end at once, by number.
-    watched: Mutex<Watched>,
-    inbox: Mutex<Option<mpsc::Receiver<crate::reporter::Item>>>,
+    /// Signalled when a run needs heartbeats more often than all watched runs before it.
+    pub(crate) heartbeat_sooner: Notify,
+    pub(crate) finished: Arc<AtomicU64>,
+    watched: Mutex<WatchedRuns>,
+    inbox: Mutex<Option<mpsc::Receiver<RunReport>>>,
 }
 
+/// The runs whose handlers did not return at their first poll.
 #[derive(Default)]
-struct Watched {
-    runs: BTreeMap<u64, Arc<Run>>,
-    /// No run needs heartbeats more often than this; `None` without any.
-    shortest_beat: Option<Duration>,
+struct WatchedRuns {
+    by_number: BTreeMap<u64, Arc<Run>>,
+    /// Lower bound of the heartbeat intervals of all watched runs; `None` without runs.
+    shortest_heartbeat: Option<Duration>,
     is_stopped: bool,
 }
 
 impl Executor {
-    /// Checks the settings. Nothing happens before [`run`].
+    /// Checks the settings. The executor is idle until [`crate::run`].
     pub fn new(config: Config, deps: Deps) -> Result<Arc<Self>, ConfigError> {
         config.check()?;
         let (reports, inbox) = mpsc::channel(REPORTS_MAX);
@@ -94,30 +91,31 @@ impl Executor {
             concurrency: config.concurrency,
             embedded: config.embedded,
         };
-        let ctx = Ctx {
+        let context = RunContext {
             reports,
             clock: deps.clock,
             kill_grace: config.kill_grace,
-            groups: Groups::default(),
+            groups: ProcessGroups::default(),
         };
         Ok(Arc::new(Self {
-            pool: Pool::new(&config, Instant::now()),
+            pool: SlotPool::new(&config, Instant::now()),
             config,
             registration,
-            work: deps.work,
+            controller: deps.controller,
             rng: deps.rng,
             registry: deps.registry,
-            ctx: Arc::new(ctx),
+            context: Arc::new(context),
+            host: HostPause::default(),
             started: AtomicU64::new(0),
             tasks: TaskGroup::new(),
-            beat_sooner: Notify::new(),
+            heartbeat_sooner: Notify::new(),
             finished: Arc::default(),
             watched: Mutex::default(),
             inbox: Mutex::new(Some(inbox)),
         }))
     }
 
-    /// Numbers at this moment.
+    /// The current numbers.
     pub fn counts(&self) -> Counts {
         Counts {
             started: self.started.load(Ordering::Relaxed),
@@ -126,190 +124,67 @@ impl Executor {
         }
     }
 
-    /// Kills the commands that run, with all that they started, before it returns: for a process that is about to exit
-    /// without waiting for anything. No run begins after that, and those in progress are told to stop. Returns how many
-    /// commands there were.
-    pub fn kill_all(&self) -> usize {
-        self.pool.close();
-        // First, so that a command that was killed is not taken for one that failed.
-        self.stop_runs();
-        self.ctx.groups.kill_all()
+    /// What this host lacks to run tasks: the error of the latest run that could not begin, until one has.
+    pub fn host_fault(&self) -> Option<String> {
+        self.host.error()
     }
 
-    /// Keeps an eye on a run that takes longer than one poll.
+    /// Kills all running commands with all processes they started, before it returns. For a process that is about to
+    /// exit without waiting. No run begins after that, and the runs in progress get their stop signal. Returns how many
+    /// commands were running.
+    pub fn kill_all(&self) -> usize {
+        self.pool.close();
+        // Before the kill, so that a killed command counts as stopped, not as failed.
+        self.stop_runs();
+        self.context.groups.kill_all()
+    }
+
+    /// Adds a run whose handler did not return at its first poll, so that the run is heartbeaten and can be stopped.
     pub(crate) fn watch(&self, run: &Arc<Run>) {
-        let beat = run.beat_interval;
+        let interval = run.heartbeat_interval;
         let mut watched = self.lock_watched();
-        watched.runs.insert(run.number, run.clone());
-        if watched.shortest_beat.is_none_or(|shortest| beat < shortest) {
-            watched.shortest_beat = Some(beat);
-            self.beat_sooner.notify_one();
+        watched.by_number.insert(run.number, run.clone());
+        let shortest = watched.shortest_heartbeat;
+        if shortest.is_none_or(|shortest| interval < shortest) {
+            watched.shortest_heartbeat = Some(interval);
+            self.heartbeat_sooner.notify_one();
         }
         if watched.is_stopped {
             run.stop(StopReason::Shutdown);
         }
     }
 
-    /// How often the watched runs need a look at least. May be too often until the next [`Executor::watched`].
-    pub(crate) fn shortest_beat(&self) -> Duration {
-        self.lock_watched().shortest_beat.unwrap_or(Duration::MAX)
+    /// The shortest heartbeat interval of the watched runs. May be too short until the next [`Executor::watched`].
+    pub(crate) fn shortest_heartbeat(&self) -> Duration {
+        let watched = self.lock_watched();
+        watched.shortest_heartbeat.unwrap_or(Duration::MAX)
     }
 
     pub(crate) fn unwatch(&self, run: &Run) {
-        self.lock_watched().runs.remove(&run.number);
+        self.lock_watched().by_number.remove(&run.number);
     }
 
     pub(crate) fn watched(&self) -> Vec<Arc<Run>> {
         let mut watched = self.lock_watched();
-        let runs: Vec<_> = watched.runs.values().cloned().collect();
-        watched.shortest_beat = runs.iter().map(|run| run.beat_interval).min();
+        let runs: Vec<_> = watched.by_number.values().cloned().collect();
+        watched.shortest_heartbeat = runs.iter().map(|run| run.heartbeat_interval).min();
         runs
     }
 
-    fn stop_runs(&self) {
+    /// The reports for the reporter; `None` after the first call.
+    pub(crate) fn take_inbox(&self) -> Option<mpsc::Receiver<RunReport>> {
+        self.inbox.lock().ok()?.take()
+    }
+
+    pub(crate) fn stop_runs(&self) {
         let mut watched = self.lock_watched();
         watched.is_stopped = true;
-        for run in watched.runs.values() {
+        for run in watched.by_number.values() {
             run.stop(StopReason::Shutdown);
         }
     }
 
-    fn lock_watched(&self) -> MutexGuard<'_, Watched> {
+    fn lock_watched(&self) -> MutexGuard<'_, WatchedRuns> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Runs the executor until it is told to stop and everything it ran is reported, or until a part of it fails.
-///
-/// The first stage of `shutdown` stops taking work and gives back what has not begun. The second one stops the runs;
-/// those that have not ended after the kill grace are dropped and given back. When the future itself is dropped, both
-/// stages happen at once, behind the caller's back.
-pub async fn run(executor: Arc<Executor>, shutdown: Shutdown) -> Result<(), ServiceError> {
-    let inbox = executor.inbox.lock().ok().and_then(|mut it| it.take());
-    let Some(items) = inbox else {
-        return Err(failure("was run twice"));
-    };
-    let shutdown = shutdown.child();
-    let _stop = StopOnDrop(shutdown.clone(), executor.clone());
-    let (beats_tx, beats) = mpsc::channel(4);
-    let (flush, reported) = (CancellationToken::new(), CancellationToken::new());
-    let end = CancellationToken::new();
-    let _end = end.clone().drop_guard();
-    let _flush = flush.clone().drop_guard();
-
-    let tasks = &executor.tasks;
-    let reporter = Reporter::new(
-        executor.work.clone(),
-        executor.rng.clone(),
-        executor.finished.clone(),
-        Inbox { items, beats },
-    );
-    tasks.spawn_infallible("reporter", {
-        let (flush, end, is_done) = (flush.clone(), end.clone(), reported.clone().drop_guard());
-        async move {
-            tokio::select! {
-                biased;
-                () = reporter.run(flush) => {}
-                () = end.cancelled() => {}
-            }
-            drop::<DropGuard>(is_done);
-        }
-    });
-    let (interval_tx, mut interval) = watch::channel(None);
-    tasks.spawn_infallible(
-        "registration",
-        beat::register(executor.clone(), interval_tx, end.clone()),
-    );
-    tasks.spawn_infallible(
-        "heartbeats",
-        beat::heartbeat(executor.clone(), beats_tx, interval.clone(), end.clone()),
-    );
-    let ended = serve(&executor, &shutdown, &mut interval).await;
-    if ended.is_err() {
-        shutdown.stop_work();
-        executor.stop_runs();
-    }
-    flush.cancel();
-    if ended.is_ok() {
-        finish_reports(&shutdown, &reported).await;
-    }
-    end.cancel();
-    leave(&executor).await;
-    let stopped = tokio::time::timeout(FAREWELL_MAX, tasks.wait()).await;
-    ended?;
-    stopped.unwrap_or(Ok(()))
-}
-
-/// Takes work and runs it until shutdown, and then until nothing runs.
-async fn serve(
-    executor: &Arc<Executor>,
-    shutdown: &Shutdown,
-    interval: &mut watch::Receiver<Option<Duration>>,
-) -> Result<(), ServiceError> {
-    let work = async {
-        tokio::select! {
-            biased;
-            () = shutdown.intake_stopped() => {}
-            // Whoever is not registered must not own anything.
-            () = async { drop(interval.wait_for(Option::is_some).await) } => {
-                fetch::fetch(executor.clone(), shutdown.clone()).await;
-            }
-        }
-        let unused = executor.pool.close();
-        runner::give_back(executor, unused).await;
-        executor.pool.idle().await;
-    };
-    let stop = async {
-        shutdown.work_stopped().await;
-        executor.stop_runs();
-        tokio::time::sleep(executor.config.kill_grace + FAREWELL_MAX).await;
-    };
-    tokio::select! {
-        biased;
-        error = executor.tasks.failed() => Err(error),
-        () = work => Ok(()),
-        () = stop => Err(failure(
-            "did not come to rest: handlers block their threads, or reports cannot be handed over",
-        )),
-    }
-}
-
-/// Waits until the last reports are durable, for as long as there is time.
-async fn finish_reports(shutdown: &Shutdown, reported: &CancellationToken) {
-    let too_late = async {
-        shutdown.work_stopped().await;
-        tokio::time::sleep(FAREWELL_MAX).await;
-    };
-    tokio::select! {
-        biased;
-        () = reported.cancelled() => {}
-        () = too_late => tracing::warn!("the last reports are not durable; their tasks will run again"),
-    }
-}
-
-async fn leave(executor: &Executor) {
-    let leaving = executor.work.leave(&executor.registration.worker);
-    match tokio::time::timeout(FAREWELL_MAX, leaving).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "failed to leave; leases will lapse instead"),
-        Err(_) => tracing::warn!("failed to leave in time; leases will lapse instead"),
-    }
-}
-
-fn failure(what: &str) -> ServiceError {
-    ServiceError {
-        task: "executor",
-        what: what.to_owned(),
-    }
-}
-
-/// A dropped executor must not leave handlers running.
-struct StopOnDrop(Shutdown, Arc<Executor>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop_work();
-        self.1.pool.close();
-        self.1.stop_runs();
     }
 }

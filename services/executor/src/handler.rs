@@ -1,106 +1,21 @@
-//! What runs a task.
-
-use std::{fmt, time::Duration};
+//! The handler trait.
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use dueline_domain::RetryClass;
 
-use crate::RunningTask;
+use crate::{Failure, HandlerResult, RunningTask, Success};
 
-/// Code that runs tasks. One value runs many tasks at once; what they share lives in `self`.
+/// Code that runs tasks. One value runs many tasks at the same time; they share `self`.
 ///
-/// A run should end soon after [`RunningTask::stopped`] fires. If it does not, its future is dropped after the kill
-/// grace, so it must not leave anything half done that dropping cannot undo. A panic counts as a failed run. Code
-/// that blocks its thread cannot be stopped and belongs on a blocking thread.
+/// A run should end soon after [`RunningTask::stopped`] fires. Otherwise its future is dropped after the kill grace, so
+/// the handler must tolerate being dropped at any await point. A panic counts as a failed run. Code that blocks its
+/// thread cannot be stopped and belongs on a blocking thread.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Runs one task. The answer says how it ended, unless the task was finished explicitly before.
+    /// Runs one task. The returned result counts unless the task was finished explicitly before.
     async fn run(&self, task: &RunningTask) -> HandlerResult;
 }
 
-/// How a run ended, in the handler's words.
-pub type HandlerResult = Result<Success, Failure>;
-
-/// A run that did what it should.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Success {
-    /// What it returns to whoever waits for the task.
-    pub result: Option<Bytes>,
-}
-
-impl From<()> for Success {
-    fn from((): ()) -> Self {
-        Self::default()
-    }
-}
-
-impl From<Bytes> for Success {
-    fn from(result: Bytes) -> Self {
-        let result = Some(result);
-        Self { result }
-    }
-}
-
-impl From<Vec<u8>> for Success {
-    fn from(result: Vec<u8>) -> Self {
-        Bytes::from(result).into()
-    }
-}
-
-impl From<String> for Success {
-    fn from(result: String) -> Self {
-        Bytes::from(result).into()
-    }
-}
-
-/// A run that did not. Everything that can be shown becomes one that is tried again as the job's policy says, so
-/// `?` works on any error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Trying again may help.
-    Retriable {
-        /// Why, as far as waiting is concerned.
-        class: RetryClass,
-        /// A wait that the handler asks for instead of the backoff.
-        delay: Option<Duration>,
-        /// What went wrong.
-        error: String,
-    },
-    /// Trying again is of no use.
-    Fatal {
-        /// What went wrong.
-        error: String,
-    },
-    /// The run ended because it was told to stop.
-    Cancelled,
-}
-
-impl Failure {
-    /// Trying again may help, with the waits of `class`.
-    pub fn retriable(class: RetryClass, error: impl Into<String>) -> Self {
-        let (delay, error) = (None, error.into());
-        Self::Retriable {
-            class,
-            delay,
-            error,
-        }
-    }
-
-    /// Trying again is of no use.
-    pub fn fatal(error: impl Into<String>) -> Self {
-        let error = error.into();
-        Self::Fatal { error }
-    }
-}
-
-impl<E: fmt::Display> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::retriable(RetryClass::Standard, format!("{error:#}"))
-    }
-}
-
-/// Makes a handler of an async closure. What it captures is the context that all its runs share:
+/// Makes a handler of an async closure. Its runs share what the closure captures:
 ///
 /// ```
 /// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
@@ -140,22 +55,5 @@ where
     async fn run(&self, task: &RunningTask) -> HandlerResult {
         let ended = (self.0)(task.clone()).await;
         ended.map(Into::into)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_and_errors_are_retriable_in_the_standard_class() {
-        let standard = |error: &str| Failure::retriable(RetryClass::Standard, error);
-        assert_eq!(Failure::from("no"), standard("no"));
-        assert_eq!(Failure::from(String::from("no")), standard("no"));
-        let parse = "x".parse::<u8>().unwrap_err();
-        assert_eq!(
-            Failure::from(parse),
-            standard("invalid digit found in string")
-        );
     }
 }

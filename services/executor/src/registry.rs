@@ -1,4 +1,4 @@
-//! Which handler runs which task.
+//! The handlers of an executor, and which of them runs a task.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,10 +7,12 @@ use dueline_domain::{IdError, JobName};
 
 use crate::{
     Handler,
-    handlers::{exec::Exec, http::Http, noop::Noop},
+    handlers::{exec::ExecHandler, noop::NoopHandler},
 };
+#[cfg(feature = "http")]
+use crate::{HttpSettings, handlers::http::HttpHandler};
 
-/// Handlers by job and by kind. A job's own handler goes before the one of its kind.
+/// Handlers by job and by kind. A handler registered for a job takes precedence over one registered for its kind.
 #[derive(Clone, Default)]
 pub struct Registry {
     jobs: BTreeMap<JobName, Arc<dyn Handler>>,
@@ -23,46 +25,39 @@ pub struct BuiltIn {
     /// `exec`: runs a command on this machine.
     pub exec: bool,
     /// `http`: calls a URL.
+    #[cfg(feature = "http")]
     pub http: Option<HttpSettings>,
     /// `noop`: does nothing, for measurements.
     pub noop: bool,
 }
 
-/// What the `http` handler may do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HttpSettings {
-    /// Whether private, local and otherwise not public addresses may be called. Off, jobs cannot reach the network
-    /// that the executor itself lives in.
-    pub allow_private: bool,
-}
-
 /// Handlers that cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// The name is no job name.
-    #[error("'{name}' is no job name")]
+    /// The name is not a valid job name.
+    #[error("'{name}' is not a valid job name")]
     Name {
-        /// As given.
+        /// The refused name.
         name: String,
-        /// Why.
+        /// Why the name is not valid.
         #[source]
         source: IdError,
     },
     /// A second handler for a job.
-    #[error("job '{0}' has two handlers")]
+    #[error("job '{0}' has two handlers; register one")]
     JobTwice(JobName),
     /// A second handler for a kind, or a kind without a name.
-    #[error("handler kind '{0}' is empty or has two handlers")]
+    #[error("handler kind '{0}' is empty or has two handlers; register one under a name")]
     KindTwice(String),
 }
 
 impl Registry {
-    /// An empty one to fill.
+    /// A builder without handlers.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::default()
     }
 
-    /// Only built-in handlers.
+    /// A registry of built-in handlers only.
     pub fn built_in(built_in: BuiltIn) -> Self {
         let mut registry = Self::default();
         for (kind, handler) in built_in.handlers() {
@@ -71,12 +66,12 @@ impl Registry {
         registry
     }
 
-    /// Jobs with a handler of their own, by name.
+    /// Jobs with a handler registered for them, by name.
     pub fn jobs(&self) -> Vec<JobName> {
         self.jobs.keys().cloned().collect()
     }
 
-    /// Kinds of handlers that run any job, by name.
+    /// Kinds with a registered handler, by name.
     pub fn kinds(&self) -> Vec<Arc<str>> {
         self.kinds.keys().cloned().collect()
     }
@@ -92,19 +87,20 @@ impl BuiltIn {
     fn handlers(self) -> Vec<(&'static str, Arc<dyn Handler>)> {
         let mut handlers: Vec<(&'static str, Arc<dyn Handler>)> = Vec::new();
         if self.exec {
-            handlers.push(("exec", Arc::new(Exec)));
+            handlers.push(("exec", Arc::new(ExecHandler)));
         }
+        #[cfg(feature = "http")]
         if let Some(settings) = self.http {
-            handlers.push(("http", Arc::new(Http::new(settings))));
+            handlers.push(("http", Arc::new(HttpHandler::new(settings))));
         }
         if self.noop {
-            handlers.push(("noop", Arc::new(Noop)));
+            handlers.push(("noop", Arc::new(NoopHandler)));
         }
         handlers
     }
 }
 
-/// Collects handlers; mistakes are told by [`RegistryBuilder::build`].
+/// Collects handlers. The first error is returned by [`RegistryBuilder::build`].
 #[derive(Default)]
 pub struct RegistryBuilder {
     registry: Registry,
@@ -112,7 +108,7 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// Runs the tasks of one job.
+    /// Registers the handler of one job.
     #[must_use]
     pub fn job(mut self, name: &str, handler: impl Handler) -> Self {
         match JobName::parse(name) {
@@ -128,7 +124,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// Runs the tasks of every job whose handler is of this kind.
+    /// Registers the handler of every job whose handler is of this kind.
     #[must_use]
     pub fn kind(self, kind: &str, handler: impl Handler) -> Self {
         self.add_kind(kind, Arc::new(handler))
@@ -141,7 +137,7 @@ impl RegistryBuilder {
         built_in.handlers().into_iter().fold(self, add)
     }
 
-    /// The registry, or the first mistake.
+    /// The registry, or the first error.
     pub fn build(self) -> Result<Registry, RegistryError> {
         self.error.map_or(Ok(self.registry), Err)
     }
@@ -189,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_job_can_have_are_refused() {
+    fn invalid_job_names_are_refused() {
         let bad = Registry::builder().job("a b", nothing()).build();
         assert!(matches!(bad.err(), Some(RegistryError::Name { .. })));
     }
 
     #[test]
-    fn built_in_handlers_are_offered_by_kind() {
+    fn built_in_handlers_are_registered_by_kind() {
         let registry = Registry::built_in(BuiltIn {
             exec: true,
             http: Some(HttpSettings::default()),

@@ -1,6 +1,7 @@
-//! Sends what happened to tasks, in batches, in order for each task, until it is durable.
+//! Sends the reports of runs in batches, in order for each task, and repeats them until they are durable.
 
 mod batch;
+mod lanes;
 
 use std::{
     collections::VecDeque,
@@ -11,140 +12,100 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Action, ApiError, Reported, Work};
-use dueline_domain::WriteId;
+use dueline_api::{Action, Controller};
 use dueline_ports::Rng;
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use self::batch::{Sent, Settled};
-use crate::run::{Run, StartReport, lost};
+use self::{
+    batch::{AnsweredBatch, QueuedReport, ReportResult},
+    lanes::ReportLanes,
+};
+use crate::run::{Run, RunReport, StartReport, lost};
 
 /// Most reports in one call.
 const BATCH_MAX: usize = 1_000;
-/// Calls under way at a time, so that the next batch is at the store when the one before is done.
+/// Most first sends in flight. More than one, so that the next batch is at the store when the previous one is done.
 const BATCHES_MAX: usize = 3;
-/// Reports taken over and not durable yet. Beyond this, slots wait.
+/// Most reports that the reporter has received and that are not settled. Beyond this, slots wait.
 const UNSETTLED_MAX: usize = 10_000;
 /// How long a run may last until its start becomes a report of its own.
 const START_DELAY: Duration = Duration::from_millis(1);
 
-/// One report on its way.
-pub(crate) struct Item {
-    pub(crate) run: Arc<Run>,
-    action: Action,
-    /// Named at the first sending and kept, so that a repetition is recognised.
-    write: Option<WriteId>,
-    tries: u32,
-    reply: Option<oneshot::Sender<Result<Reported, ApiError>>>,
-}
-
-impl Item {
-    pub(crate) fn new(run: Arc<Run>, action: Action) -> Self {
-        Self {
-            run,
-            action,
-            write: None,
-            tries: 0,
-            reply: None,
-        }
-    }
-
-    /// A report whose sender waits for the answer.
-    pub(crate) fn with_reply(
-        run: Arc<Run>,
-        action: Action,
-        reply: oneshot::Sender<Result<Reported, ApiError>>,
-    ) -> Self {
-        Self {
-            reply: Some(reply),
-            ..Self::new(run, action)
-        }
-    }
-
-    fn answer(self, answer: Result<Reported, ApiError>) {
-        if let Some(reply) = self.reply {
-            // Whoever asked may have gone; the report has done its work all the same.
-            let _ = reply.send(answer);
-        }
-    }
-}
-
-/// What comes in.
-pub(crate) struct Inbox {
-    pub(crate) items: mpsc::Receiver<Item>,
+/// What the reporter receives.
+pub(crate) struct ReporterInbox {
+    pub(crate) reports: mpsc::Receiver<RunReport>,
     /// Runs that need a heartbeat now.
-    pub(crate) beats: mpsc::Receiver<Vec<Arc<Run>>>,
+    pub(crate) heartbeats: mpsc::Receiver<Vec<Arc<Run>>>,
 }
 
 pub(crate) struct Reporter {
-    work: Arc<dyn Work>,
+    controller: Arc<dyn Controller>,
     rng: Arc<dyn Rng>,
     finished: Arc<AtomicU64>,
-    inbox: Inbox,
-    ready: VecDeque<Item>,
+    inbox: ReporterInbox,
+    ready: VecDeque<QueuedReport>,
+    lanes: ReportLanes,
     /// Runs that have begun and whose start is not sent.
     begun: Vec<Arc<Run>>,
     begun_since: Instant,
-    under_way: FuturesUnordered<BoxFuture<'static, Sent>>,
-    /// First sendings of ordinary batches under way; heartbeats and repetitions do not count.
-    fresh: usize,
+    in_flight: FuturesUnordered<BoxFuture<'static, AnsweredBatch>>,
+    /// First sends in flight. Heartbeats and repetitions do not count.
+    first_sends: usize,
     unsettled: usize,
 }
 
 impl Reporter {
     pub(crate) fn new(
-        work: Arc<dyn Work>,
+        controller: Arc<dyn Controller>,
         rng: Arc<dyn Rng>,
         finished: Arc<AtomicU64>,
-        inbox: Inbox,
+        inbox: ReporterInbox,
     ) -> Self {
         Self {
-            work,
+            controller,
             rng,
             finished,
             inbox,
             ready: VecDeque::new(),
+            lanes: ReportLanes::default(),
             begun: Vec::new(),
             begun_since: Instant::now(),
-            under_way: FuturesUnordered::new(),
-            fresh: 0,
+            in_flight: FuturesUnordered::new(),
+            first_sends: 0,
             unsettled: 0,
         }
     }
 
-    /// Reports until `flush`, and then until everything that came before it is settled.
+    /// Runs until `flush` is cancelled, and then until all earlier reports are settled.
     pub(crate) async fn run(mut self, flush: CancellationToken) {
         let mut incoming = Vec::with_capacity(BATCH_MAX);
         let (mut is_flushing, mut is_open) = (false, true);
         loop {
-            while !self.ready.is_empty() && self.fresh < BATCHES_MAX {
+            while !self.ready.is_empty() && self.first_sends < BATCHES_MAX {
                 let len = self.ready.len().min(BATCH_MAX);
-                let items = self.ready.drain(..len).collect();
-                self.fresh += 1;
-                self.send(items, true, Duration::ZERO);
+                let reports = self.ready.drain(..len).collect();
+                self.first_sends += 1;
+                self.send(reports, true, Duration::ZERO);
             }
-            if is_flushing && self.unsettled == 0 && self.inbox.items.is_empty() {
+            if is_flushing && self.unsettled == 0 && self.inbox.reports.is_empty() {
                 return;
             }
             let has_room = self.unsettled < UNSETTLED_MAX;
             tokio::select! {
                 biased;
-                Some(sent) = self.under_way.next(), if !self.under_way.is_empty() => {
-                    self.fresh -= usize::from(sent.is_fresh);
-                    self.settle(sent);
+                Some(batch) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    self.first_sends -= usize::from(batch.is_first);
+                    self.settle(batch);
                 }
-                Some(runs) = self.inbox.beats.recv() => self.heartbeat(runs),
-                n = self.inbox.items.recv_many(&mut incoming, BATCH_MAX), if has_room && is_open => {
-                    // Nothing means that nobody is left who could send.
+                Some(runs) = self.inbox.heartbeats.recv() => self.heartbeat(runs),
+                n = self.inbox.reports.recv_many(&mut incoming, BATCH_MAX), if has_room && is_open => {
+                    // Zero means that all senders are gone.
                     is_open = n > 0;
                     is_flushing |= !is_open;
-                    for item in incoming.drain(..) {
-                        self.admit(item);
+                    for report in incoming.drain(..) {
+                        self.admit(report);
                     }
                 }
                 () = tokio::time::sleep_until(self.begun_since + START_DELAY),
@@ -154,114 +115,104 @@ impl Reporter {
         }
     }
 
-    /// Takes a report over and puts it behind the earlier ones of its task.
-    fn admit(&mut self, mut item: Item) {
-        let run = item.run.clone();
-        let mut lane = run.lane();
-        match (&mut item.action, lane.start) {
-            (Action::Start, StartReport::Pending) if item.reply.is_none() => {
+    /// Queues a report behind the earlier reports of its task.
+    fn admit(&mut self, mut report: RunReport) {
+        let run = report.run.clone();
+        let mut start = run.start_report();
+        match (&mut report.action, *start) {
+            (Action::Start, StartReport::Pending) if report.reply.is_none() => {
                 if self.begun.is_empty() {
                     self.begun_since = Instant::now();
                 }
-                self.begun.push(item.run);
+                self.begun.push(report.run);
                 return;
             }
-            (Action::Start, StartReport::Pending) => lane.start = StartReport::Sent,
-            // It was sent before something that needs it.
+            (Action::Start, StartReport::Pending) => *start = StartReport::Sent,
+            // The start was already sent, ahead of a report that needs it.
             (Action::Start, _) => return,
-            // The outcome carries the start, or there was no run at all.
+            // The outcome carries the start, or the handler never began.
             (Action::Finish { .. } | Action::Abandon, StartReport::Pending) => {
-                lane.start = StartReport::Merged;
+                *start = StartReport::Merged;
             }
             (Action::Finish { started_at, .. }, StartReport::Sent | StartReport::Claimed) => {
                 *started_at = None;
             }
-            // All else is refused for a task that has not started.
+            // All other reports are refused before the start, so the start is sent first.
             (_, StartReport::Pending) => {
-                lane.start = StartReport::Sent;
-                lane.is_busy = true;
-                self.unsettled += 1;
-                self.ready.push_back(Item::new(run.clone(), Action::Start));
+                *start = StartReport::Sent;
+                self.queue(RunReport::new(run.clone(), Action::Start));
             }
             _ => {}
         }
-        self.unsettled += 1;
-        if lane.is_busy {
-            lane.waiting.push_back(item);
-        } else {
-            lane.is_busy = true;
-            self.ready.push_back(item);
-        }
+        drop(start);
+        self.queue(report);
     }
 
-    /// Sends the starts of the runs that have not ended meanwhile.
+    fn queue(&mut self, report: RunReport) {
+        self.unsettled += 1;
+        let ready = self.lanes.enter(QueuedReport::new(report));
+        self.ready.extend(ready);
+    }
+
+    /// Sends the starts of the runs that have not ended in the meantime.
     fn send_starts(&mut self) {
         for run in std::mem::take(&mut self.begun) {
-            let mut lane = run.lane();
-            if lane.start == StartReport::Pending {
-                lane.start = StartReport::Sent;
-                lane.is_busy = true;
-                drop(lane);
-                self.unsettled += 1;
-                self.ready.push_back(Item::new(run, Action::Start));
+            let mut start = run.start_report();
+            if *start == StartReport::Pending {
+                *start = StartReport::Sent;
+                drop(start);
+                self.queue(RunReport::new(run, Action::Start));
             }
         }
     }
 
-    /// Heartbeats go out at once, past whatever is held up.
+    /// Sends heartbeats at once, without waiting for a free first send.
     fn heartbeat(&mut self, runs: Vec<Arc<Run>>) {
-        let mut items = Vec::with_capacity(runs.len());
+        let mut reports = Vec::with_capacity(runs.len());
         for run in runs {
-            let mut lane = run.lane();
-            // Something else is under way for this task. If nothing is, nothing must be while this is.
-            if lane.is_busy || !run.wants_heartbeat() {
-                continue;
+            // A heartbeat is skipped while another report of the run is ready or in flight.
+            if run.wants_heartbeat() && self.lanes.occupy(&run) {
+                let heartbeat = RunReport::new(run, Action::Heartbeat);
+                reports.push(QueuedReport::new(heartbeat));
             }
-            lane.is_busy = true;
-            drop(lane);
-            items.push(Item::new(run, Action::Heartbeat));
         }
-        self.unsettled += items.len();
-        if !items.is_empty() {
-            self.send(items, false, Duration::ZERO);
+        self.unsettled += reports.len();
+        if !reports.is_empty() {
+            self.send(reports, false, Duration::ZERO);
         }
     }
 
-    fn send(&mut self, mut items: Vec<Item>, is_fresh: bool, wait: Duration) {
-        for item in &mut items {
-            item.write.get_or_insert_with(|| self.rng.write_id());
+    fn send(&mut self, mut reports: Vec<QueuedReport>, is_first: bool, wait: Duration) {
+        for queued in &mut reports {
+            queued.write.get_or_insert_with(|| self.rng.write_id());
         }
-        let work = self.work.clone();
-        let sending = batch::send(work, items, is_fresh, wait);
-        self.under_way.push(Box::pin(sending));
+        let controller = self.controller.clone();
+        let sending = batch::send(controller, reports, is_first, wait);
+        self.in_flight.push(Box::pin(sending));
     }
 
-    fn settle(&mut self, sent: Sent) {
-        let mut again = Vec::new();
+    fn settle(&mut self, batch: AnsweredBatch) {
+        let mut repeated = Vec::new();
         let mut wait = Duration::ZERO;
         let mut finished = 0;
-        let batch = sent.items.into_iter().zip(sent.answers);
-        for (item, answer) in batch {
-            let run = item.run.clone();
-            match batch::settle(item, answer, sent.at, || self.rng.jitter()) {
-                Settled::Again { item, after } => {
+        let sent_at = batch.sent_at;
+        for (queued, answer) in batch.reports.into_iter().zip(batch.answers) {
+            let run = queued.report.run.clone();
+            match batch::settle(queued, answer, sent_at, || self.rng.jitter()) {
+                ReportResult::Repeat { queued, after } => {
                     wait = wait.max(after);
-                    again.push(item);
+                    repeated.push(queued);
                     continue;
                 }
-                Settled::Finished => finished += 1,
-                Settled::Done => {}
-                Settled::Lost => self.drop_waiting(&run),
+                ReportResult::Finished => finished += 1,
+                ReportResult::Done => {}
+                ReportResult::Lost => self.drop_waiting(&run),
             }
             self.unsettled -= 1;
-            let mut lane = run.lane();
-            match lane.waiting.pop_front() {
-                Some(next) => self.ready.push_back(next),
-                None => lane.is_busy = false,
-            }
+            self.ready.extend(self.lanes.leave(&run));
         }
-        if !again.is_empty() {
-            self.send(again, false, wait);
+        if !repeated.is_empty() {
+            self.send(repeated, false, wait);
         }
         if finished > 0 {
             self.finished.fetch_add(finished, Ordering::Relaxed);
@@ -269,12 +220,12 @@ impl Reporter {
         }
     }
 
-    /// What else was to be said of a lost task is of no use.
+    /// Drops the waiting reports of a lost task: they would be refused.
     fn drop_waiting(&mut self, run: &Run) {
-        let waiting = std::mem::take(&mut run.lane().waiting);
+        let waiting = self.lanes.take_waiting(run);
         self.unsettled -= waiting.len();
-        for item in waiting {
-            item.answer(Err(lost()));
+        for queued in waiting {
+            queued.report.answer(Err(lost()));
         }
     }
 }

@@ -1,133 +1,174 @@
-//! One claimed task on its way through this executor.
+//! A run: one claimed task in this executor, from its dispatch to its last report.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-use dueline_api::{ApiError, Assignment, ErrorKind};
+use dueline_api::{Action, ApiError, Assignment, ErrorKind, ReportAck};
 use dueline_domain::Timestamp;
 use dueline_ports::Clock;
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::{Notify, mpsc, oneshot},
     time::Instant,
 };
 
-use crate::{handlers::exec_groups::Groups, lease::Lease, reporter::Item};
+use crate::{StopReason, handlers::exec_groups::ProcessGroups, lease::LocalLease};
 
-/// Why a run must stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum StopReason {
-    /// The task belongs to another worker now, or has ended.
-    Lost,
-    /// The lease could not be renewed in time.
-    Expired,
-    /// It ran for as long as it may.
-    Timeout,
-    /// A user asked for it.
-    Cancelled,
-    /// The executor is going.
-    Shutdown,
+/// What all runs of an executor share.
+pub(crate) struct RunContext {
+    /// The channel to the reporter.
+    pub(crate) reports: mpsc::Sender<RunReport>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) kill_grace: Duration,
+    /// The process groups of running commands.
+    pub(crate) groups: ProcessGroups,
 }
 
-impl StopReason {
-    /// The name in logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Expired => "expired",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Shutdown => "shutdown",
+impl RunContext {
+    /// Sends a report to the reporter. The reporter outlives all slots, so this fails only while the executor is
+    /// dropped.
+    pub(crate) async fn report(&self, report: RunReport) {
+        if self.reports.send(report).await.is_err() {
+            tracing::debug!("the reporter has ended; a report was dropped");
+        }
+    }
+
+    /// Abandons claims that never began. No try is used.
+    pub(crate) async fn abandon(&self, runs: Vec<Arc<Run>>) {
+        for run in runs {
+            self.report(RunReport::new(run, Action::Abandon)).await;
         }
     }
 }
 
-/// What all runs of an executor share.
-pub(crate) struct Ctx {
-    pub(crate) reports: mpsc::Sender<Item>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) kill_grace: Duration,
-    /// Processes of the commands that run.
-    pub(crate) groups: Groups,
+/// A report of a run, for the reporter.
+pub(crate) struct RunReport {
+    pub(crate) run: Arc<Run>,
+    pub(crate) action: Action,
+    /// Where the answer is sent, if the sender waits for it.
+    pub(crate) reply: Option<oneshot::Sender<Result<ReportAck, ApiError>>>,
 }
 
-/// A claimed task, from its arrival to its last report.
+impl RunReport {
+    pub(crate) fn new(run: Arc<Run>, action: Action) -> Self {
+        let reply = None;
+        Self { run, action, reply }
+    }
+
+    /// A report whose answer is sent to `reply`.
+    pub(crate) fn with_reply(
+        run: Arc<Run>,
+        action: Action,
+        reply: oneshot::Sender<Result<ReportAck, ApiError>>,
+    ) -> Self {
+        let reply = Some(reply);
+        Self { run, action, reply }
+    }
+
+    pub(crate) fn answer(self, answer: Result<ReportAck, ApiError>) {
+        if let Some(reply) = self.reply {
+            // The receiver may be gone; the report counts without it.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+/// A claimed task, from its dispatch to its last report.
 pub(crate) struct Run {
-    /// Tells runs of this executor apart.
+    /// Identifies the run within this executor.
     pub(crate) number: u64,
     pub(crate) task: Assignment,
-    /// After this the lease may lapse while the run begins, so it must not begin any more.
+    /// The handler must not begin after this time: the lease could end while it does.
     pub(crate) begin_by: Option<Instant>,
-    /// It needs a heartbeat at least this often.
-    pub(crate) beat_interval: Duration,
-    pub(crate) ctx: Arc<Ctx>,
-    /// The order of its reports; only the reporter looks at it.
-    pub(crate) lane: Mutex<Lane>,
-    life: Mutex<Life>,
-    /// The lease moved or a stop was asked for.
+    /// Longest allowed interval between heartbeats.
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) context: Arc<RunContext>,
+    start_report: Mutex<StartReport>,
+    state: Mutex<RunState>,
+    /// Signalled when the lease or the stop reason has changed.
     changed: Notify,
+    /// The trace context of the run's own span, once the handler begins and if the run is traced.
+    trace: OnceLock<Arc<str>>,
 }
 
-/// At most one report of a task is under way at a time; the others wait here.
-#[derive(Default)]
-pub(crate) struct Lane {
-    pub(crate) start: StartReport,
-    pub(crate) is_busy: bool,
-    pub(crate) waiting: VecDeque<Item>,
-}
-
-/// What has become of the report of the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How the start of a run is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartReport {
-    /// Not sent.
-    #[default]
+    /// Not reported yet.
     Pending,
-    /// Sent as a report of its own.
+    /// As a report of its own, which has been sent.
     Sent,
-    /// Not needed: the outcome carries it.
+    /// With the outcome.
     Merged,
-    /// Not needed: the run began with its claim.
+    /// Not at all: the run started with its claim.
     Claimed,
 }
 
-struct Life {
-    lease: Lease,
+struct RunState {
+    lease: LocalLease,
     begun_at: Option<Timestamp>,
-    /// When the run began or the latest heartbeat was due, whichever is later.
-    beaten_at: Instant,
+    /// When the run began, or when its latest heartbeat was requested.
+    heartbeat_at: Instant,
     stop: Option<(StopReason, Instant)>,
-    /// The outcome is decided, by the handler's return or before.
+    /// Whether the outcome is decided, by the handler's return or earlier.
     is_over: bool,
 }
 
 impl Run {
-    /// A task whose claim counts from `claimed` on.
-    pub(crate) fn new(number: u64, task: Assignment, claimed: Instant, ctx: Arc<Ctx>) -> Self {
-        let lease = Lease::claimed(&task, claimed, ctx.kill_grace);
-        let lane = Lane {
-            start: match task.started {
-                true => StartReport::Claimed,
-                false => StartReport::Pending,
-            },
-            ..Lane::default()
+    /// A run of a task claimed at `claimed`.
+    pub(crate) fn new(
+        number: u64,
+        task: Assignment,
+        claimed: Instant,
+        context: Arc<RunContext>,
+    ) -> Self {
+        let lease = LocalLease::claimed(&task, claimed, context.kill_grace);
+        let start_report = match task.started {
+            true => StartReport::Claimed,
+            false => StartReport::Pending,
         };
         Self {
             number,
             begin_by: lease.begin_by(claimed),
-            beat_interval: lease.beat_interval(),
+            heartbeat_interval: lease.heartbeat_interval(),
             task,
-            ctx,
-            lane: Mutex::new(lane),
-            life: Mutex::new(Life {
+            context,
+            start_report: Mutex::new(start_report),
+            state: Mutex::new(RunState {
                 lease,
                 begun_at: None,
-                beaten_at: claimed,
+                heartbeat_at: claimed,
                 stop: None,
                 is_over: false,
             }),
             changed: Notify::new(),
+            trace: OnceLock::new(),
+        }
+    }
+
+    /// Records the trace context of the run's own span.
+    pub(crate) fn set_trace(&self, trace: Arc<str>) {
+        // A run begins once.
+        let _ = self.trace.set(trace);
+    }
+
+    /// The trace context that the handler continues: that of the run, or else the one that came with the task.
+    pub(crate) fn trace(&self) -> Option<&str> {
+        let own = self.trace.get().or(self.task.trace.as_ref());
+        own.map(|trace| &**trace)
+    }
+
+    /// The trace context of the run for the report of its end.
+    pub(crate) fn trace_of_end(&self, action: &Action) -> Option<Arc<str>> {
+        match action {
+            Action::Finish { .. } | Action::Abandon | Action::Trash { .. } => {
+                self.trace.get().cloned()
+            }
+            Action::Start
+            | Action::Heartbeat
+            | Action::Extend { .. }
+            | Action::Checkpoint { .. } => None,
         }
     }
 
@@ -135,39 +176,41 @@ impl Run {
         u32::from(self.task.weight.get())
     }
 
-    pub(crate) fn lane(&self) -> MutexGuard<'_, Lane> {
-        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How the start is reported, which the reporter decides.
+    pub(crate) fn start_report(&self) -> MutexGuard<'_, StartReport> {
+        let lock = self.start_report.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handler begins.
+    /// Records that the handler begins.
     pub(crate) fn begin(&self) {
-        let begun_at = self.ctx.clock.now();
-        let mut life = self.life();
-        life.begun_at = Some(begun_at);
+        let begun_at = self.context.clock.now();
+        let mut state = self.state();
+        state.begun_at = Some(begun_at);
         let now = Instant::now();
-        // The lease of a run that began with its claim is older than this.
+        // The lease of a run that started with its claim counts from the claim.
         if !self.task.started {
-            life.beaten_at = now;
+            state.heartbeat_at = now;
         }
-        life.lease.begin(now);
+        state.lease.begin(now);
     }
 
     /// When the handler began, by the wall clock.
     pub(crate) fn begun_at(&self) -> Option<Timestamp> {
-        self.life().begun_at
+        self.state().begun_at
     }
 
-    /// Decides the outcome, once.
+    /// Marks the outcome as decided. Fails if it already is, or if the task is lost.
     pub(crate) fn end(&self) -> Result<(), ApiError> {
-        let mut life = self.life();
-        if let Some((StopReason::Lost, _)) = life.stop {
+        let mut state = self.state();
+        if let Some((StopReason::Lost, _)) = state.stop {
             return Err(lost());
         }
-        if std::mem::replace(&mut life.is_over, true) {
+        if std::mem::replace(&mut state.is_over, true) {
             return Err(finished());
         }
         Ok(())
@@ -175,93 +218,93 @@ impl Run {
 
     /// Whether the outcome is decided.
     pub(crate) fn is_over(&self) -> bool {
-        self.life().is_over
+        self.state().is_over
     }
 
-    /// When ownership ends for sure.
+    /// When the lease ends unless it is renewed.
     pub(crate) fn lease_ends_at(&self) -> Instant {
-        self.life().lease.ends_at()
+        self.state().lease.ends_at()
     }
 
-    /// Whether a heartbeat is of use now.
+    /// Whether heartbeats can renew the lease now.
     pub(crate) fn wants_heartbeat(&self) -> bool {
-        self.life().wants_heartbeat()
+        self.state().wants_heartbeat()
     }
 
-    /// Whether to heartbeat now, which is also taken note of. Heartbeats come `usual`ly apart, or closer for a short
-    /// lease; one that would be late at the next look, a `period` away, comes early.
+    /// Returns whether to heartbeat now, and records it. Heartbeats are `usual` apart, or less for a short lease. A
+    /// heartbeat that would be late at the next check, in one `period`, is due now.
     pub(crate) fn takes_heartbeat(&self, now: Instant, usual: Duration, period: Duration) -> bool {
-        let mut life = self.life();
-        let due_at = life.beaten_at + self.beat_interval.min(usual);
-        let is_due = life.wants_heartbeat() && due_at < now + period;
+        let mut state = self.state();
+        let due_at = state.heartbeat_at + self.heartbeat_interval.min(usual);
+        let is_due = state.wants_heartbeat() && due_at < now + period;
         if is_due {
-            life.beaten_at = now;
+            state.heartbeat_at = now;
         }
         is_due
     }
 
-    /// Changes what is known of the lease and wakes whoever waits for its end.
-    pub(crate) fn update_lease(&self, change: impl FnOnce(&mut Lease)) {
-        change(&mut self.life().lease);
+    /// Updates the lease and wakes the tasks that wait for its end.
+    pub(crate) fn update_lease(&self, change: impl FnOnce(&mut LocalLease)) {
+        change(&mut self.state().lease);
         self.changed.notify_waiters();
     }
 
-    /// A heartbeat was not answered.
-    pub(crate) fn missed_heartbeat(&self) {
-        if self.life().lease.missed() {
+    /// Counts a failed heartbeat; too many in a row stop the run.
+    pub(crate) fn heartbeat_failed(&self) {
+        if self.state().lease.heartbeat_failed() {
             self.stop(StopReason::Expired);
         }
     }
 
-    /// Asks the run to stop. The first reason stays, but a lost task is lost whatever was said before.
+    /// Signals the run to stop. The first reason stays, unless a later one is [`StopReason::Lost`].
     pub(crate) fn stop(&self, reason: StopReason) {
-        let mut life = self.life();
-        match &mut life.stop {
-            None => life.stop = Some((reason, Instant::now())),
+        let mut state = self.state();
+        match &mut state.stop {
+            None => state.stop = Some((reason, Instant::now())),
             Some((known, _)) if reason == StopReason::Lost => *known = reason,
             Some(_) => return,
         }
-        drop(life);
+        drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Why the run must stop, if it must. A lease that has lapsed counts from that very moment.
+    /// Why the run must stop, if it must. Checks the lease, so that its end counts at once.
     pub(crate) fn stop_reason(&self) -> Option<StopReason> {
-        let mut life = self.life();
-        life.look_at_clock();
-        life.stop.map(|(reason, _)| reason)
+        let mut state = self.state();
+        state.check_lease();
+        state.stop.map(|(reason, _)| reason)
     }
 
     /// Waits until the run must stop. Cancel safe.
     pub(crate) async fn stopped(&self) -> StopReason {
-        self.wait_until(|life| match life.stop {
+        self.wait_until(|state| match state.stop {
             Some((reason, _)) => Ok(reason),
-            None => Err(life.wakes_at()),
+            None => Err(state.wakes_at()),
         })
         .await
     }
 
-    /// Waits until the run is no longer this worker's, or will not be in a moment. Cancel safe.
+    /// Waits until the task is lost or its lease is about to end. Cancel safe.
     pub(crate) async fn expired(&self) {
-        self.wait_until(|life| match life.stop {
+        self.wait_until(|state| match state.stop {
             Some((StopReason::Lost | StopReason::Expired | StopReason::Timeout, _)) => Ok(()),
-            _ if life.lease.stop_at().0 <= Instant::now() => Ok(()),
-            _ => Err(Some(life.lease.stop_at().0)),
+            _ if state.lease.stop_at().0 <= Instant::now() => Ok(()),
+            _ => Err(Some(state.lease.stop_at().0)),
         })
         .await;
     }
 
-    /// Waits until a run that was told to stop has had its grace. Cancel safe.
+    /// Waits until the kill grace of a stopped run is over. Cancel safe.
     pub(crate) async fn grace_is_over(&self) {
-        let grace = self.ctx.kill_grace;
-        self.wait_until(|life| {
-            let Some((reason, since)) = life.stop else {
-                return Err(life.wakes_at());
+        let grace = self.context.kill_grace;
+        self.wait_until(|state| {
+            let Some((reason, since)) = state.stop else {
+                return Err(state.wakes_at());
             };
             let mut until = since + grace;
-            // The run must not outlive its lease: the next one may begin then.
-            if reason != StopReason::Lost && !life.is_over {
-                until = until.min(life.lease.kill_at());
+            // The handler must not outlive its lease, because the next run may begin then.
+            if reason != StopReason::Lost && !state.is_over {
+                until = until.min(state.lease.kill_at());
             }
             if until <= Instant::now() {
                 Ok(())
@@ -272,18 +315,18 @@ impl Run {
         .await;
     }
 
-    /// Waits until `look` answers; until then it says when to look again at the latest.
-    async fn wait_until<T>(&self, look: impl Fn(&Life) -> Result<T, Option<Instant>>) -> T {
+    /// Waits until `check` returns `Ok`. An `Err` says when to check again at the latest.
+    async fn wait_until<T>(&self, check: impl Fn(&RunState) -> Result<T, Option<Instant>>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Listen before looking, or a change in between is missed.
+            // Enabled before the check, so that a change in between is not missed.
             changed.as_mut().enable();
             let answer = {
-                let mut life = self.life();
-                if life.look_at_clock() {
+                let mut state = self.state();
+                if state.check_lease() {
                     self.changed.notify_waiters();
                 }
-                look(&life)
+                check(&state)
             };
             match answer {
                 Ok(answer) => return answer,
@@ -300,9 +343,9 @@ impl Run {
     }
 }
 
-impl Life {
-    /// Stops the run when its time is up; whether that is news.
-    fn look_at_clock(&mut self) -> bool {
+impl RunState {
+    /// Stops the run if its lease or its run timeout is about to end. Returns whether that was the first stop.
+    fn check_lease(&mut self) -> bool {
         if self.stop.is_some() || self.is_over {
             return false;
         }
@@ -324,15 +367,15 @@ impl Life {
     }
 }
 
-/// The task belongs to somebody else.
+/// The error of a report for a task that this worker does not own any more.
 pub(crate) fn lost() -> ApiError {
-    let message = "the task belongs to another worker now";
+    let message = "another worker owns the task now, or it has ended; stop this run";
     ApiError::new(ErrorKind::Conflict, "lost", message)
 }
 
-/// The outcome is decided.
+/// The error of a report for a run whose outcome is decided.
 pub(crate) fn finished() -> ApiError {
-    let message = "the run is finished";
+    let message = "the run is finished; a run has one outcome";
     ApiError::new(ErrorKind::Conflict, "finished", message)
 }
 
@@ -350,7 +393,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A task of weight one with the default times.
+    /// A task of weight one with the default timeouts.
     pub(crate) fn assignment(number: u8) -> Assignment {
         Assignment {
             job: JobName::parse("job").unwrap(),
@@ -376,21 +419,21 @@ pub(crate) mod tests {
         }
     }
 
-    /// A run whose reports go nowhere.
+    /// A run whose reports are dropped.
     pub(crate) fn run(number: u8, task: Assignment) -> Arc<Run> {
         let (reports, _) = mpsc::channel(1);
         let (clock, kill_grace) = (Arc::new(NoClock), Duration::from_secs(5));
-        let ctx = Arc::new(Ctx {
+        let context = Arc::new(RunContext {
             reports,
             clock,
             kill_grace,
-            groups: Groups::default(),
+            groups: ProcessGroups::default(),
         });
-        Arc::new(Run::new(u64::from(number), task, Instant::now(), ctx))
+        Arc::new(Run::new(u64::from(number), task, Instant::now(), context))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_reason_to_stop_stays_unless_the_task_is_lost() {
+    async fn the_first_stop_reason_stays_unless_the_task_is_lost() {
         let run = run(1, assignment(1));
         run.stop(StopReason::Cancelled);
         run.stop(StopReason::Shutdown);
@@ -401,7 +444,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn f_041_expiry_fires_in_time_and_a_heartbeat_pushes_it_back() {
+    async fn f_041_expiry_fires_in_time_and_a_heartbeat_delays_it() {
         let second = Duration::from_secs(1);
         let task = Assignment {
             heartbeat_timeout: second,
@@ -412,7 +455,7 @@ pub(crate) mod tests {
         let begun = Instant::now();
         run.update_lease(|lease| {
             lease.start_sent(begun);
-            lease.start_kept(begun, begun, None);
+            lease.start_stored(begun, begun, None);
         });
         tokio::time::sleep(second / 2).await;
         let now = Instant::now();

@@ -1,21 +1,20 @@
-//! What a handler sees of the task it runs.
+//! The handle through which a handler reads and reports on the task it runs.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dueline_api::{Action, ApiError, Reported};
+use dueline_api::{Action, ApiError, ReportAck};
 use dueline_domain::{JobName, Outcome, TaskId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::{
     Failure, StopReason, Success,
-    handlers::exec_groups::Groups,
-    reporter::Item,
-    run::{Run, finished, lost},
+    handlers::exec_groups::ProcessGroups,
+    run::{Run, RunReport, finished, lost},
     verdict,
 };
 
-/// A task that runs. Clones stand for the same run and are cheap.
+/// A running task. Clones are cheap and refer to the same run.
 #[derive(Clone)]
 pub struct RunningTask {
     run: Arc<Run>,
@@ -31,27 +30,27 @@ impl RunningTask {
         &self.run.task.job
     }
 
-    /// The task. The same for all its runs, so it serves as an idempotency key.
+    /// The task's id. The same for all its runs, so it serves as an idempotency key.
     pub fn id(&self) -> TaskId {
         self.run.task.id
     }
 
-    /// The fencing token: other systems can refuse a run whose token is not the latest they have seen for the task.
+    /// The fencing token. Other systems can refuse a run whose token is not the latest that they know of the task.
     pub fn token(&self) -> Token {
         self.run.task.token
     }
 
-    /// Which try this is, 0 for the first.
+    /// The number of this run, 0 for the first.
     pub fn attempt(&self) -> u32 {
         self.run.task.attempt
     }
 
-    /// The task's name for people.
+    /// The task's display name.
     pub fn name(&self) -> Option<&str> {
         self.run.task.name.as_deref()
     }
 
-    /// What to work on: the latest checkpoint, or else the payload.
+    /// The input: the latest checkpoint, or else the payload.
     pub fn input(&self) -> &Bytes {
         &self.run.task.input
     }
@@ -66,14 +65,14 @@ impl RunningTask {
         self.run.task.run_at
     }
 
-    /// Whether a run of this task has begun before, so that its side effects may be there already.
+    /// Whether an earlier run of this task has begun, so that its side effects may exist already.
     pub fn started_before(&self) -> bool {
         self.run.task.started_before
     }
 
-    /// W3C trace context of the submit.
+    /// The trace context to continue, as W3C `traceparent`: that of this run, or that of the submit while tracing is off.
     pub fn trace(&self) -> Option<&str> {
-        self.run.task.trace.as_deref()
+        self.run.trace()
     }
 
     /// Settings of the job's handler, as JSON.
@@ -81,17 +80,17 @@ impl RunningTask {
         &self.run.task.handler.config
     }
 
-    /// Where commands are entered that run for a task.
-    pub(crate) fn groups(&self) -> &Groups {
-        &self.run.ctx.groups
+    /// The process groups in which commands of tasks run.
+    pub(crate) fn groups(&self) -> &ProcessGroups {
+        &self.run.context.groups
     }
 
     /// The time now, by the executor's clock.
     pub fn now(&self) -> Timestamp {
-        self.run.ctx.clock.now()
+        self.run.context.clock.now()
     }
 
-    /// Waits until the run must stop, and says why. Cancel safe; may be called any number of times.
+    /// Waits until the run must stop, and returns why. Cancel safe; may be called any number of times.
     pub async fn stopped(&self) -> StopReason {
         self.run.stopped().await
     }
@@ -106,7 +105,7 @@ impl RunningTask {
         self.stop_reason().is_some()
     }
 
-    /// Whether the run is no longer this worker's, or will not be in a moment.
+    /// Whether the task is lost or its lease is about to end.
     pub fn is_expired(&self) -> bool {
         matches!(
             self.stop_reason(),
@@ -114,29 +113,29 @@ impl RunningTask {
         )
     }
 
-    /// Waits until [`RunningTask::is_expired`]; each heartbeat pushes that moment back. Cancel safe.
+    /// Waits until [`RunningTask::is_expired`]; each heartbeat delays that. Cancel safe.
     pub async fn expired(&self) {
         self.run.expired().await;
     }
 
-    /// Says that the run is alive, besides the heartbeats that the executor sends by itself.
+    /// Sends a heartbeat, in addition to those that the executor sends by itself.
     pub async fn heartbeat(&self) -> Result<(), ApiError> {
         self.report(Action::Heartbeat).await
     }
 
-    /// Stores what a later run shall get instead of the payload. `Ok` means durable. Counts as a heartbeat.
+    /// Stores an input that later runs get instead of the payload. `Ok` means durable. Counts as a heartbeat.
     pub async fn checkpoint(&self, payload: impl Into<Bytes>) -> Result<(), ApiError> {
         let payload = payload.into();
         self.report(Action::Checkpoint { payload }).await
     }
 
-    /// Ends the task well, now. `Ok` means durable. Whatever the handler returns later does not count; a second
-    /// finish is refused with reason `finished`.
+    /// Finishes the task as succeeded, before the handler returns. `Ok` means durable. The handler's return value does
+    /// not count then, and a second finish is refused with reason `finished`.
     pub async fn succeed(&self, success: impl Into<Success>) -> Result<(), ApiError> {
         self.finish(verdict::success(success.into())).await
     }
 
-    /// As [`RunningTask::succeed`] for a run that failed.
+    /// Finishes the run as failed; see [`RunningTask::succeed`].
     pub async fn fail(&self, failure: impl Into<Failure>) -> Result<(), ApiError> {
         let is_cancelled = self.stop_reason() == Some(StopReason::Cancelled);
         let outcome = match failure.into() {
@@ -147,9 +146,9 @@ impl RunningTask {
     }
 
     async fn finish(&self, outcome: Outcome) -> Result<(), ApiError> {
-        // With the place reserved, nothing can come between the decision and its report.
-        let place = self.run.ctx.reports.reserve().await;
-        let place = place.map_err(|_| gone())?;
+        // The permit is reserved first, so that nothing can come between deciding the outcome and reporting it.
+        let permit = self.run.context.reports.reserve().await;
+        let permit = permit.map_err(|_| gone())?;
         self.run.end()?;
         let started_at = self.run.begun_at();
         let (reply, answer) = oneshot::channel();
@@ -157,7 +156,7 @@ impl RunningTask {
             started_at,
             outcome,
         };
-        place.send(Item::with_reply(self.run.clone(), action, reply));
+        permit.send(RunReport::with_reply(self.run.clone(), action, reply));
         answered(answer).await
     }
 
@@ -169,8 +168,8 @@ impl RunningTask {
             return Err(finished());
         }
         let (reply, answer) = oneshot::channel();
-        let item = Item::with_reply(self.run.clone(), action, reply);
-        let sent = self.run.ctx.reports.send(item).await;
+        let report = RunReport::with_reply(self.run.clone(), action, reply);
+        let sent = self.run.context.reports.send(report).await;
         sent.map_err(|_| gone())?;
         answered(answer).await
     }
@@ -186,7 +185,7 @@ impl std::fmt::Debug for RunningTask {
     }
 }
 
-async fn answered(answer: oneshot::Receiver<Result<Reported, ApiError>>) -> Result<(), ApiError> {
+async fn answered(answer: oneshot::Receiver<Result<ReportAck, ApiError>>) -> Result<(), ApiError> {
     answer.await.unwrap_or_else(|_| Err(gone())).map(|_| ())
 }
 

@@ -1,4 +1,4 @@
-//! What to report of a run that is over.
+//! Decides what to report of a run whose handler has ended.
 
 use std::sync::Arc;
 
@@ -6,34 +6,35 @@ use dueline_domain::{Outcome, RetryClass, limits};
 
 use crate::{Failure, HandlerResult, StopReason, Success};
 
-/// How a handler came to its end.
+/// How a handler ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
-    /// It returned.
+pub(crate) enum HandlerEnd {
+    /// The handler returned.
     Returned(HandlerResult),
-    /// It panicked with this text.
+    /// The handler panicked with this text.
     Panicked(String),
-    /// It was told to stop, did not, and was dropped.
+    /// The handler did not stop after its stop signal and was dropped.
     Killed,
 }
 
 /// What to report.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
+    /// The outcome.
     Finish(Outcome),
-    /// Give it back: nobody's fault, so no try is used.
+    /// The task is abandoned: the handler did not fail, so no try is used.
     Abandon,
-    /// It is somebody else's.
+    /// Nothing: another worker owns the task.
     Nothing,
 }
 
-/// A handler that succeeded, or that says for sure that it never will, is believed even when it was told to stop.
-/// Otherwise the reason of the stop says more than what the handler made of it.
-pub(crate) fn verdict(ended: Ended, stop: Option<StopReason>) -> Verdict {
+/// A success and a fatal failure count even after a stop signal. Otherwise the stop reason counts, because the error of
+/// a stopped handler is only a consequence of it.
+pub(crate) fn verdict(ended: HandlerEnd, stop: Option<StopReason>) -> Verdict {
     let outcome = match (stop, ended) {
         (Some(StopReason::Lost), _) => return Verdict::Nothing,
-        (_, Ended::Returned(Ok(success_))) => success(success_),
-        (_, Ended::Returned(Err(Failure::Fatal { error }))) => fatal(&error),
+        (_, HandlerEnd::Returned(Ok(success_))) => success(success_),
+        (_, HandlerEnd::Returned(Err(Failure::Fatal { error }))) => fatal(&error),
         (Some(StopReason::Cancelled), _) => Outcome::Cancelled,
         (Some(StopReason::Shutdown), _) => return Verdict::Abandon,
         (Some(StopReason::Timeout), _) => {
@@ -43,12 +44,16 @@ pub(crate) fn verdict(ended: Ended, stop: Option<StopReason>) -> Verdict {
             let error = "stopped because heartbeats were not answered in time";
             retriable(RetryClass::WorkerLost, error)
         }
-        (None, Ended::Returned(Err(failure_))) => failure(failure_),
-        (None, Ended::Panicked(text)) => {
+        (None, HandlerEnd::Returned(Err(Failure::Host { .. }))) => return Verdict::Abandon,
+        (None, HandlerEnd::Returned(Err(failure_))) => failure(failure_),
+        (None, HandlerEnd::Panicked(text)) => {
             let error = format!("handler panicked: {text}");
             retriable(RetryClass::Standard, &error)
         }
-        (None, Ended::Killed) => retriable(RetryClass::Standard, "the run was ended by force"),
+        (None, HandlerEnd::Killed) => {
+            let error = "the handler was dropped because it did not stop in time";
+            retriable(RetryClass::Standard, error)
+        }
     };
     Verdict::Finish(outcome)
 }
@@ -56,9 +61,9 @@ pub(crate) fn verdict(ended: Ended, stop: Option<StopReason>) -> Verdict {
 pub(crate) fn success(success: Success) -> Outcome {
     let max = limits().payload_bytes_max;
     match success.result {
-        // The store would refuse it each time, and the task would run for ever.
+        // The store would refuse the result after each run, so another try is of no use.
         Some(result) if result.len() > max => fatal(&format!(
-            "the result has {} bytes; at most {max} are kept",
+            "the result has {} bytes; the limit is {max}",
             result.len()
         )),
         result => Outcome::Success { result },
@@ -80,7 +85,9 @@ pub(crate) fn failure(failure: Failure) -> Outcome {
             }
         }
         Failure::Fatal { error } => fatal(&error),
-        // Nobody has asked for it, so it is a failure like others.
+        // A run that finishes its task explicitly has begun, so there is an outcome.
+        Failure::Host { error } => retriable(RetryClass::Quick, &error),
+        // No cancellation was requested, so this is an ordinary failure.
         Failure::Cancelled => retriable(RetryClass::Standard, "the handler cancelled itself"),
     }
 }
@@ -98,7 +105,7 @@ pub(crate) fn retriable(class: RetryClass, error: &str) -> Outcome {
     }
 }
 
-/// Longer texts would only be cut on the other side.
+/// Cuts an error text to the length that the status controller would cut it to.
 fn cut(text: &str) -> Arc<str> {
     Arc::from(&text[..text.floor_char_boundary(limits().error_bytes_max)])
 }
@@ -108,8 +115,8 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
-    fn failed() -> Ended {
-        Ended::Returned(Err("broken".into()))
+    fn failed() -> HandlerEnd {
+        HandlerEnd::Returned(Err("broken".into()))
     }
 
     fn error_of(verdict: &Verdict) -> &str {
@@ -121,30 +128,36 @@ mod tests {
 
     #[test]
     fn f_037_the_return_value_or_the_panic_decides() {
-        let ok = verdict(Ended::Returned(Ok(Bytes::from("r").into())), None);
+        let ok = verdict(HandlerEnd::Returned(Ok(Bytes::from("r").into())), None);
         let result = Some(Bytes::from("r"));
         assert_eq!(ok, Verdict::Finish(Outcome::Success { result }));
         assert_eq!(error_of(&verdict(failed(), None)), "broken");
-        let panicked = verdict(Ended::Panicked("why".into()), None);
+        let panicked = verdict(HandlerEnd::Panicked("why".into()), None);
         assert_eq!(error_of(&panicked), "handler panicked: why");
     }
 
     #[test]
-    fn a_stop_goes_before_a_failure_but_not_before_a_success() {
-        let done = || Ended::Returned(Ok(().into()));
+    fn a_stop_reason_overrides_a_failure_but_not_a_success() {
+        let done = || HandlerEnd::Returned(Ok(().into()));
         let succeeded = Verdict::Finish(Outcome::Success { result: None });
         assert_eq!(verdict(done(), Some(StopReason::Cancelled)), succeeded);
         let cancelled = Verdict::Finish(Outcome::Cancelled);
         assert_eq!(verdict(failed(), Some(StopReason::Cancelled)), cancelled);
-        let killed = verdict(Ended::Killed, Some(StopReason::Shutdown));
+        let killed = verdict(HandlerEnd::Killed, Some(StopReason::Shutdown));
         assert_eq!(killed, Verdict::Abandon);
         assert_eq!(verdict(done(), Some(StopReason::Lost)), Verdict::Nothing);
-        let late = verdict(Ended::Killed, Some(StopReason::Timeout));
+        let late = verdict(HandlerEnd::Killed, Some(StopReason::Timeout));
         assert_eq!(error_of(&late), "ran past its run timeout");
+        let host = || {
+            let error = "too many open files".to_owned();
+            HandlerEnd::Returned(Err(Failure::Host { error }))
+        };
+        assert_eq!(verdict(host(), None), Verdict::Abandon);
+        assert_eq!(verdict(host(), Some(StopReason::Cancelled)), cancelled);
     }
 
     #[test]
-    fn a_result_that_no_store_would_take_fails_for_good() {
+    fn a_result_that_is_too_large_for_the_store_is_a_fatal_failure() {
         let large = Bytes::from(vec![0; limits().payload_bytes_max + 1]);
         assert!(matches!(success(large.into()), Outcome::Fatal { .. }));
     }

@@ -1,27 +1,28 @@
-//! What the service is told, and what it works with.
+//! Settings and dependencies of the service.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use dueline_ports::{Clock, Rng, Store, TaskQueue};
-use dueline_runtime::{DueSignal, EndSignal};
+use dueline_runtime::{DueSignal, EndSignal, Performer};
 
 /// Settings of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How often workers are told to give a sign of life and to heartbeat at least.
+    /// Longest interval at which workers renew their registrations and heartbeat their runs.
     pub interval: Duration,
-    /// A worker not heard of for this long is taken off the list; several times `interval`, so that one lost call
-    /// does not make it flicker.
-    pub worker_forgotten_after: Duration,
-    /// How often finished tasks past their retention are looked for.
+    /// After this time without a renewal, a worker's registration expires. Several times `interval`, so that a single
+    /// lost call has no effect.
+    pub worker_timeout: Duration,
+    /// How often finished tasks past their retention are deleted.
     pub prune_period: Duration,
-    /// Most tasks deleted with one call of the store.
+    /// Most tasks deleted with one call to the store.
     pub prune_batch: usize,
-    /// Whether executors are told to ask only for what they can begin at once, so that claim and start are one
-    /// write: for stores where each write costs money.
+    /// Whether executors poll only for what they can start at once, so that claim and start are one write. For stores
+    /// whose writes are expensive.
     pub claims_start: bool,
     /// Whether heartbeats are answered from memory while the lease that this process wrote last has more than half of
-    /// its timeout left. A cancel request, or the loss of a run, is then noticed up to half a heartbeat timeout later.
+    /// its timeout left. A cancellation request, or the loss of a run, is then noticed up to half a heartbeat timeout
+    /// later.
     pub heartbeats_coalesced: bool,
 }
 
@@ -29,7 +30,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(2),
-            worker_forgotten_after: Duration::from_secs(30),
+            worker_timeout: Duration::from_secs(30),
             prune_period: Duration::from_secs(5),
             prune_batch: 1_000,
             claims_start: false,
@@ -38,21 +39,32 @@ impl Default for Config {
     }
 }
 
-/// What the service works with.
+/// Dependencies of the service.
 #[derive(Clone)]
 pub struct Deps {
-    /// The truth.
+    /// Where tasks, jobs and workers are stored.
     pub store: Arc<dyn Store>,
-    /// Where tasks that come back go.
+    /// Where the messages of abandoned and reclaimed tasks are sent.
     pub queue: Arc<dyn TaskQueue>,
-    /// Tells the time.
+    /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
-    /// Makes tokens, names of writes and jitter.
+    /// Makes tokens, write ids and jitter.
     pub rng: Arc<dyn Rng>,
-    /// Told when a task is due again.
+    /// Signalled when a task becomes due again.
     pub due: Arc<DueSignal>,
-    /// Told when a task has ended.
+    /// Signalled when a task has ended.
     pub ended: Arc<EndSignal>,
+}
+
+impl Deps {
+    /// Does the advisory effects of this service's transitions.
+    pub(crate) fn effects(&self) -> Performer<'_> {
+        Performer {
+            queue: &*self.queue,
+            due: &self.due,
+            ended: &self.ended,
+        }
+    }
 }
 
 impl fmt::Debug for Deps {

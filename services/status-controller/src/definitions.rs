@@ -1,28 +1,29 @@
-//! Definitions of jobs that one call needs.
+//! The definitions of the jobs in one call.
 
 use std::sync::Arc;
 
 use dueline_domain::{Job, JobName};
 use dueline_ports::StoreError;
 
-use crate::StatusController;
+use crate::StatusControllerService;
 
-/// The definitions that one call needs, each read once. A call's tasks rarely belong to more than a few jobs.
-pub(crate) struct Definitions(Vec<(JobName, Result<Arc<Job>, StoreError>)>);
+/// The definitions of the jobs in one call, each read once. A list, because the tasks of one call rarely belong to more
+/// than a few jobs.
+pub(crate) struct JobDefinitions(Vec<(JobName, Result<Arc<Job>, StoreError>)>);
 
-impl Definitions {
+impl JobDefinitions {
     pub(crate) fn of(&self, name: &JobName) -> Option<&Result<Arc<Job>, StoreError>> {
-        let found = self.0.iter().find(|(known, _)| known == name);
-        found.map(|(_, job)| job)
+        let entry = self.0.iter().find(|(entry, _)| entry == name);
+        entry.map(|(_, job)| job)
     }
 }
 
-impl StatusController {
+impl StatusControllerService {
     pub(crate) async fn definitions(
         &self,
         names: impl Iterator<Item = &JobName> + Send,
-    ) -> Definitions {
-        let mut definitions = Definitions(Vec::new());
+    ) -> JobDefinitions {
+        let mut definitions = JobDefinitions(Vec::new());
         for name in names {
             if definitions.of(name).is_none() {
                 let job = self.deps.store.job(name).await;

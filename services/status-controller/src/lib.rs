@@ -1,19 +1,21 @@
 #![doc = include_str!("../README.md")]
 
+mod background;
 mod claim;
 mod config;
 mod controller;
 mod definitions;
-mod hand_back;
-mod heartbeats;
+mod lease_cache;
 mod metrics;
 mod prune;
+mod reclaim;
 mod recover;
 mod report;
-mod run;
+mod spans;
+mod worker_registry;
 mod workers;
 
+pub use background::run;
 pub use config::{Config, Deps};
-pub use controller::StatusController;
+pub use controller::StatusControllerService;
 pub use recover::recover;
-pub use run::run;

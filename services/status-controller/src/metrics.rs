@@ -1,13 +1,10 @@
-//! Counters, added up per call so that a batch costs as much as one task.
+//! Counters. They are summed per call, so that a batch costs as much as a single task.
 
 use dueline_api::{ApiError, Assignment};
 use dueline_domain::{StateKind, Task};
-use dueline_ports::StoreError;
 use metrics::counter;
 
-use crate::report::has_moved;
-
-/// Counts the answers to one call of claims.
+/// Counts the answers of one claim call.
 pub(crate) fn count_claims(answers: &[Result<Assignment, ApiError>]) {
     let (mut ok, mut stale, mut error) = (0, 0, 0);
     for answer in answers {
@@ -24,26 +21,26 @@ pub(crate) fn count_claims(answers: &[Result<Assignment, ApiError>]) {
     }
 }
 
-/// What the reports of one call came to.
+/// Results of the reports of one call.
 #[derive(Default)]
-pub(crate) struct Reports {
+pub(crate) struct ReportCounts {
     ended: [u64; StateKind::ALL.len()],
     refused: u64,
 }
 
-impl Reports {
-    /// A report ended a run and left the task as it is now.
+impl ReportCounts {
+    /// Counts a report that ended a run, by the state of the task after it.
     pub(crate) fn ended(&mut self, task: &Task) {
         self.ended[usize::from(task.kind().code())] += 1;
     }
 
-    /// A report was not taken.
-    pub(crate) fn refused(&mut self, error: &StoreError) {
-        self.refused += u64::from(has_moved(error));
+    /// Counts a report of a worker that does not own the task any more.
+    pub(crate) fn refused(&mut self) {
+        self.refused += 1;
     }
 
-    /// Hands the sums to the recorder.
-    pub(crate) fn count(self) {
+    /// Adds the sums to the counters.
+    pub(crate) fn record(self) {
         for (kind, count) in StateKind::ALL.into_iter().zip(self.ended) {
             if count > 0 {
                 let end = match kind {
@@ -59,26 +56,26 @@ impl Reports {
     }
 }
 
-/// Heartbeats were answered from memory.
+/// Counts heartbeats answered from memory.
 pub(crate) fn count_coalesced(heartbeats: u64) {
     if heartbeats > 0 {
         counter!("dueline_heartbeats_coalesced_total").increment(heartbeats);
     }
 }
 
-/// Tasks were taken from a worker that is gone.
+/// Counts tasks reclaimed from a worker that is gone.
 pub(crate) fn count_owners_lost(tasks: usize) {
     if tasks > 0 {
         counter!("dueline_owners_lost_total").increment(tasks as u64);
     }
 }
 
-/// Workers were silent for too long.
-pub(crate) fn count_forgotten(workers: usize) {
+/// Counts expired workers.
+pub(crate) fn count_expired_workers(workers: usize) {
     counter!("dueline_workers_forgotten_total").increment(workers as u64);
 }
 
-/// Finished tasks were deleted.
+/// Counts deleted finished tasks.
 pub(crate) fn count_pruned(tasks: usize) {
     counter!("dueline_tasks_pruned_total").increment(tasks as u64);
 }

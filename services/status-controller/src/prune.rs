@@ -1,15 +1,15 @@
-//! Finished tasks leave when their retention is over.
+//! Deletes finished tasks past their retention.
 
 use dueline_ports::StoreError;
 use dueline_runtime::Shutdown;
 
-use crate::{StatusController, metrics};
+use crate::{StatusControllerService, metrics};
 
-/// Most batches of one round: what is left then waits for the next one.
+/// Most batches in one round. Further tasks are pruned in the next round.
 const BATCHES_MAX: usize = 100;
 
-impl StatusController {
-    /// Deletes what has outlived its retention, batch by batch.
+impl StatusControllerService {
+    /// Deletes finished tasks past their retention, batch by batch.
     pub(crate) async fn prune(&self, shutdown: &Shutdown) -> Result<(), StoreError> {
         let batch = self.config.prune_batch.max(1);
         for _ in 0..BATCHES_MAX {
@@ -17,7 +17,7 @@ impl StatusController {
             let pruned = self.deps.store.prune(now, batch).await?;
             if pruned.deleted > 0 {
                 metrics::count_pruned(pruned.deleted);
-                tracing::debug!(tasks = pruned.deleted, "finished tasks are pruned");
+                tracing::debug!(tasks = pruned.deleted, "pruned finished tasks");
             }
             if !pruned.more || shutdown.is_intake_stopped() {
                 break;

@@ -1,29 +1,33 @@
-//! After a crash of the process that owned the store.
+//! Recovery after a crash of the process that owned the store.
 
 use std::sync::Arc;
 
-use crate::StatusController;
+use crate::StatusControllerService;
 
-/// Hands on what the workers of an earlier process owned that lived inside it; answers how many tasks that were.
+/// Reclaims the tasks of workers that were embedded in an earlier process, and returns how many.
 ///
-/// For the process that owns the store, once, before its own workers register: a record of an embedded worker that
-/// is there already belongs to a process that is gone. Workers elsewhere are left alone, they may well be alive; so
-/// are tasks of workers without a record. Whatever cannot be handed on now comes back when its lease ends.
-pub async fn recover(controller: Arc<StatusController>) -> usize {
+/// For the process that owns the store, once, before its own workers register: at that time each record of an embedded
+/// worker belongs to a process that is gone. The tasks of other workers are not reclaimed, because those workers may be
+/// alive; neither are tasks of workers without a record. A task that cannot be reclaimed now is reclaimed at the end of
+/// its lease.
+pub async fn recover(controller: Arc<StatusControllerService>) -> usize {
     let records = match controller.deps.store.workers().await {
         Ok(records) => records,
         Err(error) => {
-            tracing::warn!(%error, "failed to read the workers of the last run; their leases must end first");
+            tracing::warn!(
+                %error,
+                "failed to read the workers of the last process; their tasks are reclaimed when the leases end"
+            );
             return 0;
         }
     };
     let mut recovered = 0;
     for record in records {
-        if !record.embedded || controller.registry.knows(&record.id) {
+        if !record.embedded || controller.registry.contains(&record.id) {
             continue;
         }
-        let handed_back = controller.hand_back(&record.id).await;
-        let removed = match handed_back {
+        let reclaimed = controller.reclaim_all(&record.id).await;
+        let removed = match reclaimed {
             Ok(tasks) => {
                 recovered += tasks;
                 controller.remove_worker(&record.id).await
@@ -31,14 +35,15 @@ pub async fn recover(controller: Arc<StatusController>) -> usize {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            tracing::warn!(worker.id = %record.id, %error, "failed to take back all tasks of a dead worker");
+            tracing::warn!(
+                worker.id = %record.id,
+                %error,
+                "failed to reclaim all tasks of a dead worker; the others are reclaimed when their leases end"
+            );
         }
     }
     if recovered > 0 {
-        tracing::info!(
-            tasks = recovered,
-            "tasks of the last run are handed on again"
-        );
+        tracing::info!(tasks = recovered, "reclaimed tasks of the last process");
     }
     recovered
 }

@@ -1,42 +1,50 @@
-//! What owners say about their tasks.
+//! Processes the reports of owners.
 
-use dueline_api::{Action, ApiError, Report, Reported};
+use dueline_api::{Action, ApiError, Report, ReportAck};
 use dueline_domain::{Event, Rejected, Task, Timestamp, Token};
-use dueline_ports::{Applied, Command, StoreError, apply_and_hand_on};
+use dueline_ports::{Applied, Command, StoreError};
+use dueline_runtime::log_transition;
 use tokio::time::Instant;
 
 use crate::{
-    StatusController,
-    definitions::Definitions,
-    heartbeats::{RunKey, Writing, Written},
+    StatusControllerService,
+    definitions::JobDefinitions,
+    lease_cache::{CachedLease, LeaseWrite, RunKey},
     metrics,
+    spans::PendingOutcome,
 };
 
-/// A report that is to be answered.
-enum Pending<'a> {
-    /// It needs no write.
-    Known(Reported),
-    /// The answer of the store decides.
-    Asked(Asked<'a>),
+/// How a report is answered.
+enum PendingAnswer<'a> {
+    /// From the lease cache, without a write.
+    Cached(ReportAck),
+    /// With the result of its write.
+    Written(PendingWrite<'a>),
 }
 
-struct Asked<'a> {
-    /// Whether it ends a run: asked before the outcome moves into the command.
+struct PendingWrite<'a> {
+    /// Whether the report ends a run.
     ends_run: bool,
+    /// The outcome to record, while tracing is on.
+    outcome: Option<PendingOutcome>,
     token: Token,
-    writing: Option<Writing<'a>>,
+    /// Present when the written lease may be cached.
+    lease_write: Option<LeaseWrite<'a>>,
 }
 
-impl StatusController {
-    pub(crate) async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+impl StatusControllerService {
+    pub(crate) async fn report_all(
+        &self,
+        reports: Vec<Report>,
+    ) -> Vec<Result<ReportAck, ApiError>> {
         let deps = &self.deps;
         let mut pending = Vec::with_capacity(reports.len());
         let mut commands = Vec::with_capacity(reports.len());
         for report in reports {
-            match self.known(&report) {
-                Some(reported) => pending.push(Pending::Known(reported)),
+            match self.cached_answer(&report) {
+                Some(ack) => pending.push(PendingAnswer::Cached(ack)),
                 None => {
-                    pending.push(Pending::Asked(self.asked(&report)));
+                    pending.push(PendingAnswer::Written(self.pending_write(&report)));
                     commands.push(self.command(report));
                 }
             }
@@ -50,7 +58,7 @@ impl StatusController {
                 (Instant::now(), deps.clock.now()),
             );
         }
-        // For what can be remembered of the leases.
+        // The lease cache needs the policies.
         let definitions = match self.config.heartbeats_coalesced {
             true => {
                 let renewing = commands.iter().filter(|command| renews(&command.event));
@@ -59,68 +67,80 @@ impl StatusController {
             false => None,
         };
         let times = (Instant::now(), deps.clock.now());
-        // What is given back is enqueued by this very write, so its message goes out at once.
-        let results = apply_and_hand_on(&*deps.store, &*deps.queue, times.1, commands).await;
+        let effects = deps.effects();
+        let results = effects.apply(&*deps.store, times.1, commands).await;
         self.answers(pending, results, definitions.as_ref(), times)
     }
 
     /// The answer to a heartbeat that needs no write.
-    fn known(&self, report: &Report) -> Option<Reported> {
-        let may_be_known =
+    fn cached_answer(&self, report: &Report) -> Option<ReportAck> {
+        let may_be_cached =
             self.config.heartbeats_coalesced && matches!(report.action, Action::Heartbeat);
-        if !may_be_known {
+        if !may_be_cached {
             return None;
         }
-        self.heartbeats.answer(&key(report), Instant::now())
+        self.leases.answer(&key(report), Instant::now())
     }
 
-    fn asked(&self, report: &Report) -> Asked<'_> {
-        let is_remembered = self.config.heartbeats_coalesced;
-        Asked {
+    fn pending_write(&self, report: &Report) -> PendingWrite<'_> {
+        let is_cached = self.config.heartbeats_coalesced;
+        PendingWrite {
             ends_run: ends_run(&report.action),
+            outcome: PendingOutcome::of(&report.action, report.trace.as_ref()),
             token: report.token,
-            writing: is_remembered.then(|| self.heartbeats.write(key(report))),
+            lease_write: is_cached.then(|| self.leases.begin_write(key(report))),
         }
     }
 
     fn answers(
         &self,
-        pending: Vec<Pending<'_>>,
+        pending: Vec<PendingAnswer<'_>>,
         results: Vec<Result<Applied, StoreError>>,
-        definitions: Option<&Definitions>,
+        definitions: Option<&JobDefinitions>,
         (sent, now): (Instant, Timestamp),
-    ) -> Vec<Result<Reported, ApiError>> {
-        let mut tally = metrics::Reports::default();
+    ) -> Vec<Result<ReportAck, ApiError>> {
+        let mut counts = metrics::ReportCounts::default();
         let mut results = results.into_iter();
-        let mut answer = |asked: Asked<'_>| {
-            match results.next() {
-                None => Err(ApiError::unavailable("store gave no answer for a report")),
-                Some(Err(error)) => {
-                    tally.refused(&error);
-                    Err(error.into())
+        let mut answer = |write: PendingWrite<'_>| match results.next() {
+            None => Err(ApiError::unavailable("store did not answer a report")),
+            Some(Err(error)) => {
+                if is_stale(&error) {
+                    counts.refused();
                 }
-                Some(Ok(applied)) => {
-                    let task = &applied.task;
-                    // A repetition signals again: the one before may have died between its write and its signal.
-                    self.signal(task);
-                    if asked.ends_run && !applied.repeated {
-                        tally.ended(task);
-                    }
-                    let job = definitions.and_then(|definitions| definitions.of(&task.job));
-                    if let (Some(writing), Some(Ok(job))) = (asked.writing, job) {
-                        let (token, interval) = (asked.token, self.config.interval);
-                        writing.keep(Written::of(task, &job.policy, token, sent, now, interval));
-                    }
-                    Ok(reported(task, now))
+                Err(error.into())
+            }
+            Some(Ok(applied)) => {
+                let task = &applied.task;
+                if !applied.repeated {
+                    log_transition(None, task);
                 }
+                if write.ends_run && !applied.repeated {
+                    counts.ended(task);
+                }
+                if let Some(outcome) = write.outcome.filter(|_| !applied.repeated) {
+                    outcome.written(task);
+                }
+                let job = definitions.and_then(|definitions| definitions.of(&task.job));
+                if let (Some(lease_write), Some(Ok(job))) = (write.lease_write, job) {
+                    let (token, interval) = (write.token, self.config.interval);
+                    lease_write.succeeded(CachedLease::of(
+                        task,
+                        &job.policy,
+                        token,
+                        sent,
+                        now,
+                        interval,
+                    ));
+                }
+                Ok(report_ack(task, now))
             }
         };
         let answers = pending.into_iter().map(|pending| match pending {
-            Pending::Known(reported) => Ok(reported),
-            Pending::Asked(asked) => answer(asked),
+            PendingAnswer::Cached(ack) => Ok(ack),
+            PendingAnswer::Written(write) => answer(write),
         });
         let answers = answers.collect();
-        tally.count();
+        counts.record();
         answers
     }
 
@@ -170,7 +190,7 @@ const fn ends_run(action: &Action) -> bool {
     )
 }
 
-/// Whether an event may leave a run with a new lease.
+/// Whether an event may renew the lease of a run.
 const fn renews(event: &Event) -> bool {
     matches!(
         event,
@@ -181,17 +201,18 @@ const fn renews(event: &Event) -> bool {
     )
 }
 
-fn reported(task: &Task, now: Timestamp) -> Reported {
+fn report_ack(task: &Task, now: Timestamp) -> ReportAck {
     let lease = task.lease();
-    Reported {
+    ReportAck {
         state: task.kind(),
         cancel_requested: task.cancel_requested,
         lease: lease.map(|lease| lease.ends_at().since(now)),
     }
 }
 
-/// Whether an error means that the task has moved on without the one who asks.
-pub(crate) const fn has_moved(error: &StoreError) -> bool {
+/// Whether an error means that the event came too late: the worker does not own the task any more, the task is in a
+/// later state, or it is deleted.
+pub(crate) const fn is_stale(error: &StoreError) -> bool {
     matches!(
         error,
         StoreError::Rejected(Rejected { .. }) | StoreError::NotFound { .. }

@@ -1,4 +1,4 @@
-//! Runs the consumer: finds what is due and hands it on. The same as `dueline serve --services consumer --no-worker`.
+//! Runs the consumer: finds due tasks and enqueues them. The same as `dueline serve --services consumer --no-worker`.
 
 use std::process::ExitCode;
 

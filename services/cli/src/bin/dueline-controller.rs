@@ -1,4 +1,4 @@
-//! Runs a controller for the server that --server names, with its executor. The same as `dueline controller`.
+//! Runs a controller and its executor for the servers that --server names. The same as `dueline controller`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Runs the frontend: takes jobs and tasks, answers questions. The same as `dueline serve --services frontend --no-worker`.
+//! Runs the frontend, which serves clients. The same as `dueline serve --services frontend --no-worker`.
 
 use std::process::ExitCode;
 

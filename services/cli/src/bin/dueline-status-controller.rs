@@ -1,4 +1,5 @@
-//! Runs the status controller: keeps what workers report. The same as `dueline serve --services status-controller --no-worker`.
+//! Runs the status controller, which stores what workers report. The same as
+//! `dueline serve --services status-controller --no-worker`.
 
 use std::process::ExitCode;
 

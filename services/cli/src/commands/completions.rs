@@ -4,14 +4,15 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::{
-    cli::{Cli, Context},
+    cli::Cli,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Prints a completion script.
+/// Prints the completion script of a shell.
 #[derive(Debug, clap::Args)]
 pub struct Completions {
-    /// Shell to complete in
+    /// Shell that the script is for
     shell: Shell,
 }
 

@@ -4,25 +4,25 @@ use clap::Args;
 use dueline_all_in_one::{ControllerConfig, RemoteController};
 use dueline_controller::Serve;
 use dueline_domain::JobName;
-use dueline_runtime::config::{ConfigArgs, Settings};
+use dueline_settings::{ConfigArgs, Settings};
 
 use super::process;
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Runs a controller on this host, and an executor, for the servers that `--server` names.
+/// Runs a controller and an executor on this host for the servers that `--server` names.
 ///
-/// `--server` takes several addresses of status controllers, separated by commas: any of them will do. With `--queue`
-/// messages come from there (`sqs://PREFIX`), else from inside the first server.
+/// `--server` takes the addresses of status controllers, separated by commas; requests go to any of them. Messages come
+/// from the queue that `--queue` names (`sqs://PREFIX`), or else from the queue inside the first server.
 #[derive(Debug, Args)]
 pub struct Controller {
     /// Serve only these jobs, separated by commas [default: all]
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     jobs: Vec<JobName>,
 
-    /// Run no tasks in this process; executors connect to --listen
+    /// Run no executor in this process; executors connect to --listen
     #[arg(long)]
     no_worker: bool,
 
@@ -50,9 +50,9 @@ impl Controller {
         let _upkeep = process::upkeep(prepared.metrics.clone());
         let controller = RemoteController::start(ControllerConfig {
             servers: servers(&context.global.server),
-            // Without a queue that processes share, messages come from inside the first server.
+            // Without a shared queue, messages come from the queue inside the first server.
             queue: (settings.queue != Settings::default().queue).then(|| settings.queue.clone()),
-            // A port of its own only when it was asked for: the default one is the server's.
+            // The controller listens only when --listen is set: the default port belongs to the server.
             listen: self
                 .config
                 .listen
@@ -73,15 +73,15 @@ impl Controller {
                 .line(&format!("listening on http://{address}"))?;
         }
         eprintln!("serving {} as a controller", context.global.server);
-        process::until_stopped(controller.failed()).await?;
         let grace = settings.shutdown.grace();
         let executors = controller.executors().to_vec();
+        process::until_stopped(controller.failed(), &executors).await?;
         process::stop(grace, &executors, controller.stop(grace)).await
     }
 }
 
 fn servers(list: &str) -> Vec<String> {
-    let named = list.split(',').map(str::trim);
-    let named = named.filter(|server| !server.is_empty());
-    named.map(str::to_owned).collect()
+    let servers = list.split(',').map(str::trim);
+    let servers = servers.filter(|server| !server.is_empty());
+    servers.map(str::to_owned).collect()
 }

@@ -8,36 +8,37 @@ use dueline_scale::Prices;
 use serde::Serialize;
 
 use crate::{
-    cli::Context,
-    client::{Answer, Client},
+    client::{JsonAnswer, RestClient},
     commands::payload::unreadable,
+    context::Context,
     exit::{CliError, Exit},
     output,
 };
 
-/// Says what the processes that `--server` names (several, separated by commas) have spent on DynamoDB and SQS since they
-/// started, by job, from the answers of these services themselves. On SQLite nothing is billed and nothing is shown.
+/// Shows by job what processes have spent on DynamoDB and SQS since they started. `--server` names the processes,
+/// separated by commas. The units come from the responses of DynamoDB and SQS. SQLite is not billed and not shown.
 #[derive(Debug, Args)]
 pub struct Cost {
-    /// Your own price list, a TOML file with million_wru, million_rru, million_sqs_requests [default: us-east-1 list prices]
+    /// Price list, a TOML file with million_wru, million_rru and million_sqs_requests [default: us-east-1 list prices]
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 }
 
-/// What one job has used.
+/// The billed units of one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-struct Used {
+struct JobUsage {
     wru: f64,
     rru: f64,
     sqs_requests: f64,
     usd: f64,
 }
 
+/// The usage of all jobs, as `--json` prints it.
 #[derive(Serialize)]
-struct Told {
-    /// By job; what no job in particular caused stands under the empty name.
-    jobs: BTreeMap<String, Used>,
-    total: Used,
+struct CostReport {
+    /// By job. Calls that belong to no single job count under the empty name.
+    jobs: BTreeMap<String, JobUsage>,
+    total: JobUsage,
 }
 
 impl Cost {
@@ -46,35 +47,35 @@ impl Cost {
         let mut jobs = BTreeMap::new();
         for server in context.global.server.split(',').map(str::trim) {
             let timeout = context.global.request_timeout;
-            let client = Client::new(server, timeout, context.global.caller.clone())?;
+            let client = RestClient::new(server, timeout, context.global.caller.clone())?;
             let (is_ok, text) = client.probe("metrics").await?;
             if !is_ok {
-                return Err(CliError::invalid(format!("{server} has no metrics")));
+                return Err(CliError::invalid(format!("{server} serves no metrics")));
             }
-            add(&mut jobs, &text);
+            add_usage(&mut jobs, &text);
         }
-        let mut total = Used::default();
-        for used in jobs.values_mut() {
-            used.usd = usd(used, &prices);
-            total.wru += used.wru;
-            total.rru += used.rru;
-            total.sqs_requests += used.sqs_requests;
+        let mut total = JobUsage::default();
+        for usage in jobs.values_mut() {
+            usage.usd = usd(usage, &prices);
+            total.wru += usage.wru;
+            total.rru += usage.rru;
+            total.sqs_requests += usage.sqs_requests;
         }
         total.usd = usd(&total, &prices);
-        let told = Told { jobs, total };
+        let report = CostReport { jobs, total };
         context
             .output
-            .show(&Answer::of(&told), context.now(), |style| {
+            .show(&JsonAnswer::of(&report), context.now(), |style| {
                 let mut table = style.table(&["JOB", "WRU", "RRU", "SQS REQUESTS", "USD"]);
-                let rows = told.jobs.iter().map(|(job, used)| (job.as_str(), used));
-                for (job, used) in rows.chain([("total", &told.total)]) {
+                let rows = report.jobs.iter().map(|(job, usage)| (job.as_str(), usage));
+                for (job, usage) in rows.chain([("total", &report.total)]) {
                     let job = if job.is_empty() { "(no job)" } else { job };
                     table.add_row([
                         Cell::new(job),
-                        Cell::new(used.wru),
-                        Cell::new(used.rru),
-                        Cell::new(used.sqs_requests),
-                        Cell::new(format!("{:.6}", used.usd)),
+                        Cell::new(usage.wru),
+                        Cell::new(usage.rru),
+                        Cell::new(usage.sqs_requests),
+                        Cell::new(format!("{:.6}", usage.usd)),
                     ]);
                 }
                 Ok(output::text(&table))
@@ -92,12 +93,12 @@ fn prices(file: Option<&std::path::Path>) -> Result<Prices, CliError> {
     toml::from_str(&text).map_err(|error| CliError::invalid(format!("{}: {error}", file.display())))
 }
 
-fn usd(used: &Used, prices: &Prices) -> f64 {
-    prices.usd(used.wru, used.rru, used.sqs_requests)
+fn usd(usage: &JobUsage, prices: &Prices) -> f64 {
+    prices.usd(usage.wru, usage.rru, usage.sqs_requests)
 }
 
-/// Adds what a process says in the Prometheus text format.
-fn add(jobs: &mut BTreeMap<String, Used>, metrics: &str) {
+/// Adds the usage in the metrics of a process, in the Prometheus text format.
+fn add_usage(jobs: &mut BTreeMap<String, JobUsage>, metrics: &str) {
     for line in metrics.lines() {
         let Some((name, rest)) = line.split_once('{') else {
             continue;
@@ -112,13 +113,11 @@ fn add(jobs: &mut BTreeMap<String, Used>, metrics: &str) {
             .split(',')
             .find_map(|label| label.strip_prefix("job=\"")?.strip_suffix('"'));
         let job = job.unwrap_or_default().to_owned();
-        let add = |to: fn(&mut Used) -> &mut f64, jobs: &mut BTreeMap<String, Used>, value| {
-            *to(jobs.entry(job.clone()).or_default()) += value;
-        };
+        let usage = || jobs.entry(job).or_default();
         match name {
-            "dueline_store_write_milliunits_total" => add(|used| &mut used.wru, jobs, value / 1e3),
-            "dueline_store_read_milliunits_total" => add(|used| &mut used.rru, jobs, value / 1e3),
-            "dueline_queue_requests_total" => add(|used| &mut used.sqs_requests, jobs, value),
+            "dueline_store_write_milliunits_total" => usage().wru += value / 1e3,
+            "dueline_store_read_milliunits_total" => usage().rru += value / 1e3,
+            "dueline_queue_requests_total" => usage().sqs_requests += value,
             _ => {}
         }
     }
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_04_what_processes_say_is_added_up_by_job_and_priced() {
+    fn g_04_the_usage_of_all_processes_is_summed_by_job_and_priced() {
         let text = "# HELP dueline_store_write_milliunits_total\n\
             dueline_store_write_milliunits_total{job=\"mail\",operation=\"create\"} 2000\n\
             dueline_store_write_milliunits_total{job=\"mail\",operation=\"finish\"} 2000\n\
@@ -138,8 +137,8 @@ mod tests {
             dueline_scan_lag_seconds 0.5\n\
             dueline_backlog_tasks{job=\"mail\"} 9\n";
         let mut jobs = BTreeMap::new();
-        add(&mut jobs, text);
-        add(&mut jobs, text);
+        add_usage(&mut jobs, text);
+        add_usage(&mut jobs, text);
         let mail = jobs["mail"];
         assert!((mail.wru - 8.0).abs() < 1e-9 && (mail.rru - 1.0).abs() < 1e-9);
         assert!((jobs[""].sqs_requests - 6.0).abs() < 1e-9);
@@ -152,10 +151,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("prices.toml");
         std::fs::write(&file, "million_wru = 2.0\n").expect("a file");
-        let own = prices(Some(&file)).expect("prices");
-        assert!((own.million_wru - 2.0).abs() < 1e-9);
-        let kept = own.million_rru - Prices::default().million_rru;
-        assert!(kept.abs() < 1e-9, "what is not named stays");
+        let custom = prices(Some(&file)).expect("prices");
+        assert!((custom.million_wru - 2.0).abs() < 1e-9);
+        let difference = custom.million_rru - Prices::default().million_rru;
+        assert!(difference.abs() < 1e-9, "a missing price is the default");
         std::fs::write(&file, "million_wrong = 2.0\n").expect("a file");
         assert!(prices(Some(&file)).is_err());
     }

@@ -1,21 +1,22 @@
 //! `dueline dev`.
 
+use dueline_api::Call;
 use std::path::PathBuf;
 
 use clap::Args;
 use dueline_all_in_one::Node;
 use dueline_api::v1::JobSpec;
 use dueline_domain::{Job, JobName, Policy};
-use dueline_runtime::config::ConfigArgs;
+use dueline_settings::ConfigArgs;
 
 use super::process;
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Jobs to play with, as the JSON that `PUT /v1/jobs/NAME` takes.
-const JOBS: [(&str, &str); 3] = [
+/// Sample jobs, as the JSON that `PUT /v1/jobs/NAME` takes.
+const SAMPLE_JOBS: [(&str, &str); 3] = [
     (
         "hello",
         r#"{"info": "Says hello to its payload", "handler": {"kind": "exec", "config": {"command": ["sh", "-c", "printf 'hello '; cat"]}}}"#,
@@ -30,10 +31,10 @@ const JOBS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Runs everything in one process, with jobs to play with.
+/// Runs everything in one process, with sample jobs.
 #[derive(Debug, Args)]
 pub struct Dev {
-    /// Folder for the SQLite file; made if it is missing
+    /// Folder of the SQLite file; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "dueline-dev")]
     dir: PathBuf,
 
@@ -57,24 +58,27 @@ impl Dev {
         let node = Node::start(config)
             .await
             .map_err(|error| process::start_error(&error))?;
-        for (name, spec) in JOBS {
+        for (name, spec) in SAMPLE_JOBS {
             node.frontend()
-                .put_job(job(name, spec, &settings.policy())?)
+                .put_job(
+                    &Call::by("dev"),
+                    job(name, spec, &settings.policy())?.into(),
+                )
                 .await?;
         }
         let address = node.address().unwrap_or(settings.server.listen);
-        for line in lines(&address.to_string()) {
+        for line in usage(&address.to_string()) {
             context.output.line(&line)?;
         }
-        process::until_stopped(node.failed()).await?;
         let grace = settings.shutdown.grace();
         let executors = node.executors().to_vec();
+        process::until_stopped(node.failed(), &executors).await?;
         process::stop(grace, &executors, node.stop(grace)).await
     }
 }
 
-/// What to copy and paste.
-fn lines(address: &str) -> [String; 4] {
+/// Where the server listens, and commands to try.
+fn usage(address: &str) -> [String; 4] {
     [
         format!("listening on http://{address}"),
         format!(
@@ -89,7 +93,7 @@ fn job(name: &str, spec: &str, default: &Policy) -> Result<Job, CliError> {
     let name = JobName::parse(name).map_err(|error| CliError::invalid(error.to_string()))?;
     let spec: JobSpec =
         serde_json::from_str(spec).map_err(|error| CliError::invalid(error.to_string()))?;
-    Ok(spec.into_job(name, Some("dev".into()), default)?)
+    Ok(spec.into_job(name, default)?)
 }
 
 #[cfg(test)]
@@ -97,8 +101,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_jobs_to_play_with_are_jobs() {
-        for (name, spec) in JOBS {
+    fn the_sample_jobs_are_valid() {
+        for (name, spec) in SAMPLE_JOBS {
             job(name, spec, &Policy::default()).unwrap();
         }
     }

@@ -3,31 +3,32 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::Context,
-    client::Answer,
+    client::JsonAnswer,
+    context::Context,
     exit::{CliError, Exit},
-    output::clean,
+    sanitize::clean,
 };
 
-/// Asks whether the server is alive and ready.
+/// Checks whether the server is alive and ready.
 #[derive(Debug, clap::Args)]
 pub struct Health {}
 
+/// The health of a server, as `--json` prints it.
 #[derive(Serialize)]
-struct Found {
+struct ServerHealth {
     server: String,
     alive: bool,
     ready: bool,
     #[serde(flatten)]
-    said: Said,
+    readiness: Readiness,
 }
 
-/// What the server said, in either of the forms of its answers.
+/// The response of `/readyz`: `version` and `durability` when the server is ready, else `detail`.
 #[derive(Default, Serialize, Deserialize)]
-struct Said {
+struct Readiness {
     version: Option<String>,
     durability: Option<String>,
-    /// Why it is not ready.
+    /// Why the server is not ready.
     detail: Option<String>,
 }
 
@@ -36,16 +37,18 @@ impl Health {
         let client = context.client()?;
         let (alive, _) = client.probe("healthz").await?;
         let (ready, text) = client.probe("readyz").await?;
-        let found = Found {
+        let health = ServerHealth {
             server: context.global.server.clone(),
             alive,
             ready,
-            // Something else than Dueline may have answered.
-            said: serde_json::from_str(&text).unwrap_or_default(),
+            // A response that is not from Dueline may not be JSON.
+            readiness: serde_json::from_str(&text).unwrap_or_default(),
         };
         context
             .output
-            .show(&Answer::of(&found), context.now(), |_| Ok(tell(&found)))?;
+            .show(&JsonAnswer::of(&health), context.now(), |_| {
+                Ok(render(&health))
+            })?;
         Ok(if alive && ready {
             Exit::Ok
         } else {
@@ -54,21 +57,22 @@ impl Health {
     }
 }
 
-fn tell(found: &Found) -> String {
-    let Found {
+fn render(health: &ServerHealth) -> String {
+    let ServerHealth {
         server,
         alive,
         ready,
-        said,
-    } = found;
+        readiness,
+    } = health;
     let or_unknown =
         |text: &Option<String>| clean(text.as_deref().unwrap_or("unknown")).into_owned();
     match (alive, ready) {
         (true, true) => {
-            let (version, durability) = (or_unknown(&said.version), or_unknown(&said.durability));
+            let version = or_unknown(&readiness.version);
+            let durability = or_unknown(&readiness.durability);
             format!("{server} is ready (version {version}, durability {durability})")
         }
-        (true, false) => format!("{server} is alive but {}", or_unknown(&said.detail)),
-        (false, _) => format!("{server} is not well: {}", or_unknown(&said.detail)),
+        (true, false) => format!("{server} is alive but {}", or_unknown(&readiness.detail)),
+        (false, _) => format!("{server} is not alive: {}", or_unknown(&readiness.detail)),
     }
 }

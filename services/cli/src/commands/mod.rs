@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
@@ -27,44 +27,44 @@ mod task;
 mod worker;
 mod worker_run;
 
-/// What to do.
+/// The commands of `dueline`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run everything in one process, with jobs to play with
+    /// Run everything in one process, with sample jobs
     Dev(dev::Dev),
-    /// Work through the files of a folder and check every result
+    /// Process the files of a folder and verify every result
     Demo(demo::Demo),
     /// Run the server that owns a store
     Serve(serve::Serve),
-    /// Run a controller for a server elsewhere
+    /// Run a controller for a remote server
     Controller(controller::Controller),
-    /// Make tables and queues in AWS, or say what is not as it should be
+    /// Create tables and queues in AWS, or show what differs
     Setup(setup::Setup),
-    /// Check a deployment and name each defect with its mend
+    /// Check a deployment and name each defect with its fix
     Doctor(doctor::Doctor),
-    /// Say what processes have spent on AWS
+    /// Show what processes have spent on AWS
     Cost(cost::Cost),
-    /// Say what a load costs on AWS and which limit it meets
+    /// Estimate what a load costs on AWS and which limit it reaches first
     Scale(scale::Scale),
     /// Measure this machine and this program
     Bench(bench::Bench),
-    /// Define jobs and look at them
+    /// Define, read and change jobs
     #[command(subcommand)]
     Job(job::Command),
-    /// Submit tasks, watch them and change them
+    /// Submit, read and change tasks
     #[command(subcommand)]
     Task(task::Command),
-    /// Run a worker, or look at those there are
+    /// Run a worker, or list the registered workers
     #[command(subcommand)]
     Worker(worker::Command),
-    /// Ask the server whether it is alive and ready
+    /// Check whether the server is alive and ready
     Health(health::Health),
     /// Print a completion script for a shell
     Completions(completions::Completions),
 }
 
 impl Command {
-    /// Runs it to its end.
+    /// Runs the command until it ends.
     pub(crate) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         match self {
             Self::Dev(command) => command.run(context).await,

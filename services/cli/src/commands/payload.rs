@@ -1,4 +1,4 @@
-//! Payloads as they are given on the command line.
+//! The payload flags of the command line.
 
 use std::{
     fs::File,
@@ -14,33 +14,33 @@ use crate::exit::CliError;
 /// The flags that give a payload.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct PayloadArgs {
-    /// What the handler gets: JSON, or @FILE, or - for standard input (files may hold anything)
+    /// Input of the handler: JSON, or @FILE, or - for standard input (files may hold any bytes)
     #[arg(long, value_name = "JSON|@FILE|-", conflicts_with = "payload_text")]
     pub(crate) payload: Option<String>,
 
-    /// What the handler gets: this text as it is
+    /// Input of the handler: this text, unchanged
     #[arg(long, value_name = "TEXT")]
     pub(crate) payload_text: Option<String>,
 }
 
-/// A payload in one of the forms of the wire.
+/// A payload in one of the encodings of the API.
 #[derive(Debug, Default)]
 pub(crate) struct Payload {
     /// JSON.
     pub(crate) json: Option<Box<RawValue>>,
-    /// A text.
+    /// Text.
     pub(crate) text: Option<String>,
-    /// Any bytes.
+    /// Bytes, in base64.
     pub base64: Option<String>,
 }
 
 impl PayloadArgs {
-    /// Whether a flag gives a payload.
+    /// Whether a payload flag is set.
     pub(crate) fn is_given(&self) -> bool {
         self.payload.is_some() || self.payload_text.is_some()
     }
 
-    /// Reads what the flags name.
+    /// The payload that the flags give or name.
     pub(crate) fn read(self) -> Result<Payload, CliError> {
         let Some(given) = self.payload else {
             return Ok(Payload {
@@ -57,7 +57,7 @@ impl PayloadArgs {
         }
         let json = json(&given).map_err(|error| {
             CliError::invalid(format!("--payload is not JSON: {error}")).with_hint(
-                "--payload-text takes a text as it is, --payload @FILE the content of a file",
+                "use --payload-text for plain text, or --payload @FILE for the content of a file",
             )
         })?;
         Ok(Payload {
@@ -68,7 +68,7 @@ impl PayloadArgs {
 }
 
 impl Payload {
-    /// Bytes in the form that fits them.
+    /// Bytes as JSON if they are JSON, else as text if they are UTF-8, else in base64.
     fn of(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => match json(&text) {
@@ -96,7 +96,7 @@ fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
     serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned)
 }
 
-/// Reads no more than what could be sent anyway.
+/// Reads at most one byte more than a payload may have.
 fn read(name: &str, from: impl io::Read) -> Result<Vec<u8>, CliError> {
     let bytes_max = limits().payload_bytes_max;
     let mut bytes = Vec::new();
@@ -106,12 +106,13 @@ fn read(name: &str, from: impl io::Read) -> Result<Vec<u8>, CliError> {
     if bytes.len() > bytes_max {
         let message =
             format!("{name} is too large for a payload; at most {bytes_max} bytes are allowed");
-        return Err(CliError::invalid(message).with_hint("put it where the handler can reach it"));
+        return Err(CliError::invalid(message)
+            .with_hint("store it where the handler can read it, and submit a reference to it"));
     }
     Ok(bytes)
 }
 
-/// A file that was named cannot be read.
+/// The error of an input that cannot be read.
 pub(crate) fn unreadable(name: &str, error: &io::Error) -> CliError {
     CliError::invalid(format!("cannot read {name}: {error}"))
 }
@@ -120,7 +121,7 @@ pub(crate) fn unreadable(name: &str, error: &io::Error) -> CliError {
 mod tests {
     use super::*;
 
-    fn given(payload: &str) -> Result<Payload, CliError> {
+    fn payload_of(payload: &str) -> Result<Payload, CliError> {
         let payload = Some(payload.to_owned());
         PayloadArgs {
             payload,
@@ -132,23 +133,28 @@ mod tests {
     #[test]
     fn json_is_sent_byte_for_byte() {
         let text = "{\"n\": 12345678901234567890.50}";
-        assert_eq!(given(text).unwrap().json.unwrap().get(), text);
-        assert!(given("not json").is_err());
+        assert_eq!(payload_of(text).unwrap().json.unwrap().get(), text);
+        assert!(payload_of("not json").is_err());
     }
 
     #[test]
-    fn a_file_is_sent_in_the_form_that_fits_it() {
+    fn a_file_is_sent_in_the_encoding_that_fits_its_content() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("p");
         let at = format!("@{}", path.display());
         std::fs::write(&path, " [1]\n").unwrap();
-        assert_eq!(given(&at).unwrap().json.unwrap().get(), "[1]");
+        assert_eq!(payload_of(&at).unwrap().json.unwrap().get(), "[1]");
         std::fs::write(&path, "plain").unwrap();
-        assert_eq!(given(&at).unwrap().text.as_deref(), Some("plain"));
+        assert_eq!(payload_of(&at).unwrap().text.as_deref(), Some("plain"));
         std::fs::write(&path, [0xff, 0]).unwrap();
-        assert_eq!(given(&at).unwrap().base64.as_deref(), Some("/wA="));
+        assert_eq!(payload_of(&at).unwrap().base64.as_deref(), Some("/wA="));
         std::fs::write(&path, vec![b'x'; limits().payload_bytes_max + 1]).unwrap();
-        assert!(given(&at).unwrap_err().to_string().contains("too large"));
-        assert!(given("@/no/such/file").is_err());
+        assert!(
+            payload_of(&at)
+                .unwrap_err()
+                .to_string()
+                .contains("too large")
+        );
+        assert!(payload_of("@/no/such/file").is_err());
     }
 }

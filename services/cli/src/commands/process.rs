@@ -1,33 +1,35 @@
-//! What the commands have in common that stay until they are stopped.
+//! What all long-running commands share: settings, telemetry, signals and shutdown.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
 use dueline_api::ErrorKind;
-use dueline_backends::{BackendError, Fault};
+use dueline_backends::{BackendError, Fault, error_chain};
 use dueline_executor::{BuiltIn, Executor, HttpSettings, Registry};
-use dueline_runtime::{
-    Metrics, ServiceError, TaskGroup, TelemetryGuard,
-    config::{ConfigArgs, ConfigError, Settings},
-    incarnation, telemetry,
-};
+use dueline_runtime::{ServiceError, TaskGroup, incarnation};
+use dueline_settings::{ConfigArgs, ConfigError, Settings};
+use dueline_telemetry::{Metrics, TelemetryGuard};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
+    output,
 };
 
-/// Settings that hold, with logging and metrics on.
-pub(crate) struct Prepared {
+/// Valid settings, with logging and metrics switched on.
+pub(crate) struct ProcessSetup {
     pub(crate) settings: Settings,
     pub(crate) metrics: Metrics,
     _telemetry: TelemetryGuard,
 }
 
-/// Loads the settings, or prints them (`None`) when that was asked for.
-pub(crate) fn prepare(context: &Context, args: &ConfigArgs) -> Result<Option<Prepared>, CliError> {
+/// Loads the settings and switches telemetry on. With `--print-config` it prints the settings and returns `None`.
+pub(crate) fn prepare(
+    context: &Context,
+    args: &ConfigArgs,
+) -> Result<Option<ProcessSetup>, CliError> {
     let loaded = args.load().map_err(config_error)?;
     if args.print_config {
         let text = if context.output.is_json() {
@@ -50,41 +52,31 @@ pub(crate) fn prepare(context: &Context, args: &ConfigArgs) -> Result<Option<Pre
     Ok(Some(prepared))
 }
 
-/// As [`prepare`], for settings that were made here.
-pub(crate) fn with_settings(settings: Settings) -> Result<Prepared, CliError> {
+/// As [`prepare`], for settings that a command composes itself.
+pub(crate) fn with_settings(settings: Settings) -> Result<ProcessSetup, CliError> {
     settings
         .check()
         .map_err(|problems| config_error(ConfigError::Problems(problems)))?;
     switch_on(settings)
 }
 
-fn switch_on(settings: Settings) -> Result<Prepared, CliError> {
-    let guard = telemetry::init(&settings.log).map_err(|error| CliError::invalid(chain(&error)))?;
-    Ok(Prepared {
+fn switch_on(settings: Settings) -> Result<ProcessSetup, CliError> {
+    dueline_runtime::descriptors::raise_limit();
+    let (metrics, guard) = dueline_telemetry::init(&settings.log)
+        .map_err(|error| CliError::invalid(error_chain(&error)))?;
+    Ok(ProcessSetup {
         settings,
-        metrics: Metrics::install(),
+        metrics,
         _telemetry: guard,
     })
 }
 
 fn config_error(error: ConfigError) -> CliError {
-    CliError::new(ErrorKind::Invalid, "config", chain(&error))
+    CliError::new(ErrorKind::Invalid, "config", error_chain(&error))
 }
 
-/// An error with everything that caused it, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-/// Refuses a SQLite file in a folder that does not exist: a server that makes one for a misspelt path looks as if it
-/// had lost all its tasks.
+/// Refuses a SQLite file in a folder that does not exist. A server that created the folder of a misspelt path would
+/// seem to have lost all its tasks.
 pub(crate) fn check_folder(settings: &Settings) -> Result<(), CliError> {
     let folder = settings.server.data.parent().unwrap_or(Path::new(""));
     if !settings.store.is_empty() || folder.as_os_str().is_empty() || folder.is_dir() {
@@ -93,12 +85,12 @@ pub(crate) fn check_folder(settings: &Settings) -> Result<(), CliError> {
     let folder = folder.display();
     let message = format!("the folder of the data file does not exist: {folder}");
     Err(CliError::new(ErrorKind::Invalid, "config", message)
-        .with_hint("make it first, or name another file by --data"))
+        .with_hint("create the folder first, or name another file with --data"))
 }
 
-/// Something did not start.
+/// The error of a store or queue that cannot be opened or set up.
 pub(crate) fn backend_error(error: &BackendError) -> CliError {
-    CliError::new(kind_of(error), "start", chain(error))
+    CliError::new(kind_of(error), "start", error_chain(error))
 }
 
 fn kind_of(error: &BackendError) -> ErrorKind {
@@ -111,6 +103,7 @@ fn kind_of(error: &BackendError) -> ErrorKind {
     }
 }
 
+/// The error of services that cannot be started.
 pub(crate) fn start_error(error: &StartError) -> CliError {
     let kind = match error {
         StartError::Backend(error) => kind_of(error),
@@ -122,40 +115,40 @@ pub(crate) fn start_error(error: &StartError) -> CliError {
             ErrorKind::Unavailable
         }
     };
-    CliError::new(kind, "start", chain(error))
+    CliError::new(kind, "start", error_chain(error))
 }
 
 /// The executor that the settings describe.
 pub(crate) fn worker(settings: &Settings, embedded: bool) -> Result<WorkerConfig, CliError> {
-    let wanted = &settings.worker;
-    let has = |kind: &str| wanted.handlers.iter().any(|handler| handler == kind);
+    let worker = &settings.worker;
+    let has = |kind: &str| worker.handlers.iter().any(|handler| handler == kind);
     let registry = Registry::built_in(BuiltIn {
         exec: has("exec"),
         http: has("http").then_some(HttpSettings {
-            allow_private: wanted.http_allow_private,
+            allow_private: worker.http_allow_private,
         }),
         noop: has("noop"),
     });
-    let name = if wanted.name.is_empty() {
+    let name = if worker.name.is_empty() {
         host_name()
     } else {
-        wanted.name.clone()
+        worker.name.clone()
     };
     let executor = dueline_executor::Config {
-        concurrency: wanted.concurrency,
-        concurrency_min: (wanted.concurrency_min > 0).then_some(wanted.concurrency_min),
+        concurrency: worker.concurrency,
+        concurrency_min: (worker.concurrency_min > 0).then_some(worker.concurrency_min),
         embedded,
-        heartbeat_interval: wanted.heartbeat_interval(),
-        kill_grace: wanted.kill_grace(),
+        heartbeat_interval: worker.heartbeat_interval(),
+        kill_grace: worker.kill_grace(),
         ..dueline_executor::Config::new(name, incarnation())
     };
     executor
         .check()
-        .map_err(|error| CliError::new(ErrorKind::Invalid, "config", chain(&error)))?;
+        .map_err(|error| CliError::new(ErrorKind::Invalid, "config", error_chain(&error)))?;
     Ok(WorkerConfig { executor, registry })
 }
 
-/// The name of this host, as far as a worker's name can carry it.
+/// The name of this host, without the characters that a worker's name may not hold, and cut to its greatest length.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let name: String = name
@@ -172,41 +165,57 @@ fn host_name() -> String {
 }
 
 /// The services that the settings describe, without workers.
-pub(crate) fn node(prepared: &Prepared) -> NodeConfig {
-    let settings = &prepared.settings;
-    let metrics = prepared.metrics.clone();
+pub(crate) fn node(setup: &ProcessSetup) -> NodeConfig {
+    let settings = &setup.settings;
+    let metrics = setup.metrics.clone();
     let mut node = NodeConfig::embedded(settings.store_uri());
     node.queue.clone_from(&settings.queue);
     node.listen = Some(settings.server.listen);
     node.consumer.poll_period = settings.scheduler.poll_period();
     node.status.interval = settings.worker.heartbeat_interval();
     node.default_policy = settings.policy();
+    let folder = &settings.sinks.folder;
+    node.sinks.folder = (!folder.as_os_str().is_empty()).then(|| folder.clone());
+    node.sinks.http_allow_private = settings.sinks.http_allow_private;
     node.metrics = Some(std::sync::Arc::new(move || metrics.render()));
     node
 }
 
-/// Waits for SIGINT or SIGTERM (then `Ok`), or until `failed` tells of a failure.
+/// Waits for a signal to stop and returns `Ok`, or returns the failure of a service as soon as `failed` reports one.
+/// The process ends after a failure, so the commands that run here are killed.
 pub(crate) async fn until_stopped(
     failed: impl Future<Output = ServiceError>,
+    executors: &[Arc<Executor>],
 ) -> Result<(), CliError> {
-    Signals::listen()?.received(failed).await
+    let stopped = StopSignals::listen()?.received(failed).await;
+    if stopped.is_err() {
+        kill_commands(executors);
+    }
+    stopped
 }
 
-/// SIGINT and SIGTERM, which end nothing by themselves any more.
-pub(crate) struct Signals {
+/// SIGINT, SIGTERM, and SIGHUP, which a closed terminal sends. From [`StopSignals::listen`] on, they no longer end the
+/// process by themselves.
+pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` if the process was started to ignore it, as `nohup` does.
+    hangup: Option<Signal>,
 }
 
-impl Signals {
+impl StopSignals {
     pub(crate) fn listen() -> Result<Self, CliError> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: match is_hangup_ignored() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
-    /// As [`until_stopped`], for a signal that came since [`Signals::listen`].
+    /// As [`until_stopped`], for any signal since [`StopSignals::listen`].
     pub(crate) async fn received(
         &mut self,
         failed: impl Future<Output = ServiceError>,
@@ -216,20 +225,35 @@ impl Signals {
             error = failed => Err(service_error(&error)),
             _ = self.interrupt.recv() => Ok(()),
             _ = self.terminate.recv() => Ok(()),
+            Some(_) = async { self.hangup.as_mut()?.recv().await } => Ok(()),
         }
     }
 }
 
-/// Stops in order; a second signal ends the process at once.
+/// Whether SIGHUP was set to be ignored when this process started. Known on Linux only.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignores_hangup(&status)
+}
+
+/// Whether SIGHUP, number 1, is in the mask of ignored signals of a process.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
+}
+
+/// Stops the services gracefully. A second SIGINT or SIGTERM ends the process at once. A second SIGHUP does not: a shell
+/// may send one in addition to that of the terminal.
 pub(crate) async fn stop(
     grace: Duration,
     executors: &[Arc<Executor>],
     stopped: impl Future<Output = Result<Drained, ServiceError>>,
 ) -> Result<Exit, CliError> {
-    eprintln!(
-        "stopping: running tasks have {} s to end, a second signal ends at once",
+    output::note(&format!(
+        "stopping: running tasks have {} s to end; a second signal ends the process at once",
         grace.as_secs()
-    );
+    ));
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
@@ -238,7 +262,7 @@ pub(crate) async fn stop(
         biased;
         ended = stopped => match ended {
             Ok(Drained::InTime) => Ok(Exit::Ok),
-            Ok(Drained::GivenBack) => Ok(Exit::GivenBack),
+            Ok(Drained::Abandoned) => Ok(Exit::Abandoned),
             Err(error) => Err(service_error(&error)),
         },
         _ = interrupt.recv() => Ok(end_at_once(executors)),
@@ -246,19 +270,27 @@ pub(crate) async fn stop(
     }
 }
 
-/// Commands that run here must not live on without anybody who knows of them.
 fn end_at_once(executors: &[Arc<Executor>]) -> Exit {
-    let killed: usize = executors.iter().map(|executor| executor.kill_all()).sum();
-    eprintln!("ended at once; {killed} running commands were killed, their tasks run again later");
+    let killed = kill_commands(executors);
+    output::note(&format!(
+        "ended at once: {killed} running commands were killed; their tasks run again later"
+    ));
     Exit::Internal
 }
 
-pub(crate) fn service_error(error: &ServiceError) -> CliError {
-    CliError::new(ErrorKind::Internal, "service_failed", error.to_string())
-        .with_hint("the log above says what went wrong")
+/// Kills the commands that run here, because they would otherwise go on without a process that controls them. Returns
+/// how many there were.
+fn kill_commands(executors: &[Arc<Executor>]) -> usize {
+    executors.iter().map(|executor| executor.kill_all()).sum()
 }
 
-/// Keeps the metrics' memory bounded while nobody reads them.
+/// The error of a service that failed while it ran.
+pub(crate) fn service_error(error: &ServiceError) -> CliError {
+    CliError::new(ErrorKind::Internal, "service_failed", error.to_string())
+        .with_hint("see the log above for the cause")
+}
+
+/// Bounds the memory of the metrics recorder when no scraper reads the metrics.
 pub(crate) fn upkeep(metrics: Metrics) -> TaskGroup {
     let group = TaskGroup::new();
     group.spawn_infallible("metrics upkeep", async move {
@@ -270,4 +302,17 @@ pub(crate) fn upkeep(metrics: Metrics) -> TaskGroup {
         }
     });
     group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_started_to_ignore_hangups_goes_on_ignoring_them() {
+        let status = |mask: &str| format!("Name:\tdueline\nSigBlk:\t1\nSigIgn:\t{mask}\n");
+        assert!(ignores_hangup(&status("0000000000001001")));
+        assert!(!ignores_hangup(&status("0000000000001000")));
+        assert!(!ignores_hangup(""));
+    }
 }

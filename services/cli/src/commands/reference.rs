@@ -1,4 +1,4 @@
-//! How a task is named on the command line: `job/uuid`.
+//! The reference to a task on the command line: `job/uuid`.
 
 use std::{fmt, str::FromStr};
 
@@ -19,7 +19,7 @@ impl FromStr for TaskReference {
     fn from_str(text: &str) -> Result<Self, String> {
         let (job, id) = text
             .split_once('/')
-            .ok_or("a task is named by its job and its id, as in send-mail/0197b0c4-…")?;
+            .ok_or("name a task by its job and its id, as in send-mail/0197b0c4-…")?;
         let job = JobName::parse(job).map_err(|error| error.to_string())?;
         let id = TaskId::parse(id).map_err(|error| error.to_string())?;
         Ok(Self { job, id })

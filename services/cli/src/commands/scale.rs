@@ -5,21 +5,22 @@ use dueline_scale::{CellPlan, Load, Plan, Prices, Quotas, cells, plan};
 use serde::Serialize;
 
 use crate::{
-    cli::Context,
-    client::Answer,
+    client::JsonAnswer,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Says what a load costs on DynamoDB and SQS, which limit it meets first, and how many cells it needs. This is a model:
-/// it asks nobody, and docs/scale.md tells what it rests on.
+/// Estimates what a load costs on DynamoDB and SQS, which limit it reaches first, and how many cells it needs. The
+/// estimate comes from a model and sends no request; docs/scale.md documents its assumptions.
 #[derive(Debug, Args)]
 pub struct Scale {
     #[command(flatten)]
     load: Load,
 }
 
+/// The estimate, as `--json` prints it.
 #[derive(Serialize)]
-struct Told {
+struct ScaleEstimate {
     plan: Plan,
     cells: CellPlan,
 }
@@ -30,14 +31,14 @@ impl Scale {
             .check()
             .map_err(|problem| CliError::invalid(problem.to_string()))?;
         let (prices, quotas) = (Prices::default(), Quotas::default());
-        let told = Told {
+        let estimate = ScaleEstimate {
             plan: plan(&self.load, &prices, &quotas),
             cells: cells(&self.load, &quotas),
         };
         context
             .output
-            .show(&Answer::of(&told), context.now(), |_| {
-                Ok(format!("{}\n{}", told.plan, told.cells))
+            .show(&JsonAnswer::of(&estimate), context.now(), |_| {
+                Ok(format!("{}\n{}", estimate.plan, estimate.cells))
             })?;
         Ok(Exit::Ok)
     }

@@ -2,22 +2,23 @@
 
 use clap::Args;
 use dueline_all_in_one::{Node, Role, Roles};
-use dueline_runtime::config::ConfigArgs;
+use dueline_settings::ConfigArgs;
 
 use super::process;
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
 /// Runs the server that owns a store: frontend, consumer, status controller, controller, and an executor.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Run no tasks here; workers elsewhere do
+    /// Run no tasks in this process; other workers run them
     #[arg(long)]
     no_worker: bool,
 
-    /// Services to run here, separated by commas: frontend, consumer, status-controller, controller [default: all]
+    /// Services to run in this process, separated by commas: frontend, consumer, status-controller, controller
+    /// [default: all]
     #[arg(long, value_name = "SERVICES", value_delimiter = ',')]
     services: Vec<Role>,
 
@@ -44,18 +45,18 @@ impl Serve {
             .await
             .map_err(|error| process::start_error(&error))?;
         announce(context, &node, settings)?;
-        process::until_stopped(node.failed()).await?;
         let grace = settings.shutdown.grace();
         let executors = node.executors().to_vec();
+        process::until_stopped(node.failed(), &executors).await?;
         process::stop(grace, &executors, node.stop(grace)).await
     }
 }
 
-/// Says where the server is and what it promises. The first line is for programs, too: it names the address.
+/// Prints the address of the server and what an accepted write survives. Programs parse the first line for the address.
 fn announce(
     context: &Context,
     node: &Node,
-    settings: &dueline_runtime::config::Settings,
+    settings: &dueline_settings::Settings,
 ) -> Result<(), CliError> {
     if let Some(address) = node.address() {
         context
@@ -63,8 +64,8 @@ fn announce(
             .line(&format!("listening on http://{address}"))?;
         if !address.ip().is_loopback() {
             eprintln!(
-                "WARNING: {address} can be reached from other machines and nobody has to log in: \
-                 whoever reaches it can run commands here"
+                "WARNING: {address} is reachable from other machines and requires no authentication: \
+                 every client that reaches it can run commands on this machine"
             );
         }
     }
@@ -75,12 +76,12 @@ fn announce(
         match node.durability() {
             "full" => "a loss of power",
             "replicated" => "what DynamoDB survives",
-            _ => "the end of this process, but maybe not a loss of power",
+            _ => "a crash of this process, but possibly not a loss of power",
         }
     );
     if node.recovered() > 0 {
         eprintln!(
-            "{} tasks of the last run are handed on again",
+            "{} tasks of the previous server process were enqueued again",
             node.recovered()
         );
     }

@@ -5,22 +5,22 @@ use dueline_backends::{
     QueueAddress, StoreAddress,
     deploy::{self, Action},
 };
-use dueline_runtime::config::ConfigArgs;
+use dueline_settings::ConfigArgs;
 use serde::Serialize;
 
 use super::process;
 use crate::{
-    cli::Context,
-    client::Answer,
+    client::JsonAnswer,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Makes what the store and the queue of the settings need in AWS: the table with its index, expiry and backups, the
-/// set-aside queue, and the queue of every job that is known. What is there is left alone or put right, so it may be run
-/// again and again. SQLite and the queue within a process need no setup.
+/// Creates the AWS resources of the configured store and queue: the table with its index, expiry and backups, the
+/// quarantine queue, and the queue of every stored job. The command may be repeated: it keeps existing resources and
+/// corrects those that differ. SQLite and the queue inside a process need no setup.
 #[derive(Debug, Args)]
 pub struct Setup {
-    /// Change nothing; say what would be done
+    /// Change nothing; show what would be done
     #[arg(long)]
     dry_run: bool,
 
@@ -36,20 +36,22 @@ pub struct Setup {
     config: ConfigArgs,
 }
 
+/// What setup did or would do, as `--json` prints it.
 #[derive(Serialize)]
-struct Told {
+struct SetupReport {
     dry_run: bool,
-    actions: Vec<Line>,
+    actions: Vec<ReportedAction>,
 }
 
+/// One action of setup.
 #[derive(Serialize)]
-struct Line {
+struct ReportedAction {
     what: String,
     text: String,
     changes: bool,
 }
 
-impl From<Action> for Line {
+impl From<Action> for ReportedAction {
     fn from(action: Action) -> Self {
         Self {
             what: action.what,
@@ -79,27 +81,29 @@ impl Setup {
             deploy::set_up(&store_address, &queue_address).await
         };
         let actions = actions.map_err(failed)?;
-        let mut actions: Vec<_> = actions.into_iter().map(Line::from).collect();
+        let mut actions: Vec<_> = actions.into_iter().map(ReportedAction::from).collect();
         if !store_address.is_shared() && !queue_address.is_shared() {
-            actions.push(Line {
+            actions.push(ReportedAction {
                 what: format!("'{store}' and '{queue}'"),
-                text: "nothing to set up; name what is in AWS by --store dynamodb://TABLE --queue sqs://PREFIX".into(),
+                text: "nothing to set up; name AWS resources with --store dynamodb://TABLE --queue sqs://PREFIX".into(),
                 changes: false,
             });
         }
-        let told = Told {
+        let report = SetupReport {
             dry_run: self.dry_run,
             actions,
         };
         context
             .output
-            .show(&Answer::of(&told), context.now(), |_| Ok(tell(&told)))?;
+            .show(&JsonAnswer::of(&report), context.now(), |_| {
+                Ok(render(&report))
+            })?;
         Ok(Exit::Ok)
     }
 }
 
 impl Setup {
-    /// Half of a deployment is not removed, and nothing without a yes.
+    /// Refuses a removal that names only half of a deployment, or that is not confirmed.
     fn check_removal(
         &self,
         store_address: &StoreAddress,
@@ -110,29 +114,31 @@ impl Setup {
         if !store_address.is_shared() || !queue_address.is_shared() {
             let message = "--remove needs both --store dynamodb://TABLE and --queue sqs://PREFIX";
             return Err(CliError::invalid(message)
-                .with_hint("one without the other would leave half of a deployment behind"));
+                .with_hint("removing only one of them would leave half of the deployment behind"));
         }
         if !self.yes && !self.dry_run {
             let message = format!(
                 "'{store}' with all its tasks and the queues of '{queue}' would be deleted; add --yes"
             );
-            return Err(CliError::invalid(message).with_hint("--dry-run says what that is"));
+            return Err(
+                CliError::invalid(message).with_hint("--dry-run lists what would be deleted")
+            );
         }
         Ok(())
     }
 }
 
-fn tell(told: &Told) -> String {
-    if told.actions.is_empty() {
-        return "everything is as it should be".into();
+fn render(report: &SetupReport) -> String {
+    if report.actions.is_empty() {
+        return "nothing to do: everything is set up".into();
     }
-    let lines = told.actions.iter().map(|action| {
-        let mark = match (action.changes, told.dry_run) {
+    let lines = report.actions.iter().map(|action| {
+        let label = match (action.changes, report.dry_run) {
             (false, _) => "note  ",
             (true, true) => "would ",
             (true, false) => "done  ",
         };
-        format!("{mark} {}: {}", action.what, action.text)
+        format!("{label} {}: {}", action.what, action.text)
     });
     lines.collect::<Vec<_>>().join("\n")
 }

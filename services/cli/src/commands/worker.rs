@@ -5,15 +5,16 @@ use comfy_table::Cell;
 use dueline_api::v1::{WorkerList, WorkerView};
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style, clean, short},
+    output::{self, TableStyle},
+    sanitize::{clean, short},
 };
 
-/// What to do with workers.
+/// The commands of `dueline worker`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run tasks in this process for a server elsewhere
+    /// Run tasks in this process for a remote server
     Run(Box<super::worker_run::Run>),
     /// List the workers that are registered
     List(List),
@@ -36,13 +37,13 @@ impl List {
     async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let answer = context.client()?.get(&["workers"], &[]).await?;
         context.output.show(&answer, context.now(), |style| {
-            Ok(tell(style, &answer.read::<WorkerList>()?.workers))
+            Ok(render(style, &answer.read::<WorkerList>()?.workers))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-fn tell(style: &Style, workers: &[WorkerView]) -> String {
+fn render(style: &TableStyle, workers: &[WorkerView]) -> String {
     if workers.is_empty() {
         return "no workers are registered".into();
     }

@@ -2,11 +2,12 @@
 
 use clap::Args;
 use dueline_all_in_one::RemoteWorker;
-use dueline_runtime::config::ConfigArgs;
+use dueline_api::ErrorKind;
+use dueline_settings::ConfigArgs;
 
 use super::process;
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
@@ -23,14 +24,19 @@ impl Run {
             return Ok(Exit::Ok);
         };
         let settings = &prepared.settings;
+        if settings.worker.handlers.is_empty() {
+            let text = "a worker without handlers would run nothing";
+            let hint = "set worker.handlers (--handlers) to some of exec, http and noop";
+            return Err(CliError::new(ErrorKind::Invalid, "config", text).with_hint(hint));
+        }
         let worker = process::worker(settings, false)?;
         let server = &context.global.server;
         let worker =
             RemoteWorker::start(server, worker).map_err(|error| process::start_error(&error))?;
         eprintln!("running tasks of {server}");
-        process::until_stopped(worker.failed()).await?;
         let grace = settings.shutdown.grace();
         let executors = [worker.executor().clone()];
+        process::until_stopped(worker.failed(), &executors).await?;
         process::stop(grace, &executors, worker.stop(grace)).await
     }
 }

@@ -1,4 +1,4 @@
-//! A SQLite file and its server.
+//! Findings about a SQLite file and its server.
 
 use std::{path::Path, process::Stdio};
 
@@ -7,12 +7,12 @@ use tokio::{
     process::Child,
 };
 
-use crate::site::{doctor, dueline};
+use crate::deployment::{doctor, dueline};
 
-/// A server on `t.db` in a folder, killed when it is dropped, and its address.
+/// A server on the file `t.db` in the folder `home`, killed when it is dropped, and its address.
 async fn server(home: &Path) -> (Child, String) {
     let mut command = dueline(home);
-    let words = [
+    let args = [
         "serve",
         "--listen",
         "127.0.0.1:0",
@@ -22,7 +22,7 @@ async fn server(home: &Path) -> (Child, String) {
         "warn",
     ];
     command
-        .args(words)
+        .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let mut child = command.spawn().expect("it starts");
@@ -40,13 +40,16 @@ async fn server(home: &Path) -> (Child, String) {
 }
 
 #[tokio::test]
-async fn g_18_a_file_is_looked_at_by_itself_or_through_its_server() {
+async fn g_18_a_file_is_checked_directly_or_through_its_server() {
     let home = tempfile::tempdir().expect("a folder");
     let data = ["--data", "t.db"];
-    let said = doctor(home.path(), &data).await;
-    said.has_defects(&["file t.db"]);
-    said.has("defect", "file t.db", "no such file", "dueline serve");
-    assert!(!home.path().join("t.db").exists(), "it makes none");
+    let output = doctor(home.path(), &data).await;
+    output.has_defects(&["file t.db"]);
+    output.has("defect", "file t.db", "no such file", "dueline serve");
+    assert!(
+        !home.path().join("t.db").exists(),
+        "the doctor creates no file"
+    );
 
     let (mut child, url) = server(home.path()).await;
     let apply = [
@@ -64,38 +67,38 @@ async fn g_18_a_file_is_looked_at_by_itself_or_through_its_server() {
         .await
         .expect("it runs");
     assert!(applied.status.success(), "{applied:?}");
-    let said = doctor(home.path(), &["--data", "t.db", "--server", &url]).await;
-    said.has_defects(&["jobs slow"]);
-    said.has("ok", "file t.db", "in use by process", "");
-    said.has("ok", &format!("processes {url}"), "ready, version", "");
-    said.has("ok", &format!("clocks {url}"), "", "");
-    said.has("ok", "processes executors", "1 heard of", "");
-    said.has("defect", "jobs slow", "6000 ms", "--heartbeat-timeout");
-    let said = doctor(home.path(), &data).await;
-    said.has_defects(&[]);
-    said.has("unknown", "processes all", "", "--server");
+    let output = doctor(home.path(), &["--data", "t.db", "--server", &url]).await;
+    output.has_defects(&["jobs slow"]);
+    output.has("ok", "file t.db", "in use by process", "");
+    output.has("ok", &format!("processes {url}"), "ready, version", "");
+    output.has("ok", &format!("clocks {url}"), "", "");
+    output.has("ok", "processes executors", "1 active", "");
+    output.has("defect", "jobs slow", "6000 ms", "--heartbeat-timeout");
+    let output = doctor(home.path(), &data).await;
+    output.has_defects(&[]);
+    output.has("unknown", "processes all", "", "--server");
 
     child.kill().await.expect("it ends");
-    let said = doctor(home.path(), &["--data", "t.db", "--durability", "normal"]).await;
-    said.has_defects(&["jobs slow"]);
-    said.has("ok", "file t.db", "not damaged", "");
-    said.has("warning", "file durability", "lost with the power", "full");
-    said.has(
+    let output = doctor(home.path(), &["--data", "t.db", "--durability", "normal"]).await;
+    output.has_defects(&["jobs slow"]);
+    output.has("ok", "file t.db", "not damaged", "");
+    output.has("warning", "file durability", "a power failure", "full");
+    output.has(
         "warning",
         "processes server",
         "nothing runs them",
         "dueline serve",
     );
-    let healed = doctor(
+    let fixed = doctor(
         home.path(),
         &["--data", "t.db", "--set=worker.heartbeat_interval_ms=1000"],
     )
     .await;
-    healed.has_defects(&[]);
+    fixed.has_defects(&[]);
 }
 
 #[tokio::test]
-async fn g_18_people_get_a_table_with_the_mend_below_each_finding() {
+async fn g_18_the_table_shows_the_fix_below_each_finding() {
     let home = tempfile::tempdir().expect("a folder");
     let output = dueline(home.path())
         .args(["doctor", "--data", "t.db"])
@@ -105,6 +108,6 @@ async fn g_18_people_get_a_table_with_the_mend_below_each_finding() {
     assert_eq!(output.status.code(), Some(8));
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.starts_with("STATE"), "{text}");
-    assert!(text.contains("mend: 'dueline serve' makes it"), "{text}");
+    assert!(text.contains("fix: 'dueline serve' creates it"), "{text}");
     assert!(text.trim_end().ends_with("ok 1"), "{text}");
 }

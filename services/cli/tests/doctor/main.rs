@@ -1,10 +1,10 @@
-//! `dueline doctor` against real engines with one defect after another put in: each is found, named, and has its mend.
+//! `dueline doctor` against real engines. Each test causes one defect, which the doctor must name with its fix.
 #![cfg(feature = "aws")]
 
+mod deployment;
 mod file;
-mod middle;
+mod processes;
+mod proxy;
 mod queues;
 mod setup;
-mod site;
 mod table;
-mod wire;

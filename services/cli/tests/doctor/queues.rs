@@ -2,7 +2,7 @@
 
 use aws_sdk_sqs::{Client, types::QueueAttributeName};
 
-use crate::site::{JOB, Site};
+use crate::deployment::{JOB, TestDeployment};
 
 async fn url(client: &Client, name: &str) -> String {
     let found = client.get_queue_url().queue_name(name).send().await;
@@ -10,9 +10,9 @@ async fn url(client: &Client, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn g_18_a_deleted_queue_strays_and_a_queue_without_its_job_are_each_named() {
-    let site = Site::healthy().await;
-    let (client, prefix) = (site.sqs().await, &site.prefix);
+async fn g_18_a_deleted_queue_unreadable_messages_and_a_queue_without_a_job_are_each_named() {
+    let deployment = TestDeployment::healthy().await;
+    let (client, prefix) = (deployment.sqs().await, &deployment.prefix);
     let orphan = format!("{prefix}-old");
     let tags = [("dueline:prefix", prefix.as_str()), ("dueline:job", "old")];
     let mut create = client.create_queue().queue_name(&orphan);
@@ -32,33 +32,34 @@ async fn g_18_a_deleted_queue_strays_and_a_queue_without_its_job_are_each_named(
         .send()
         .await
         .expect("it is gone");
-    let set_aside = format!("{prefix}--set-aside");
-    let stray = client
+    let quarantine = format!("{prefix}--quarantine");
+    let unreadable = client
         .send_message()
-        .queue_url(url(&client, &set_aside).await);
-    stray.message_body("hello?").send().await.expect("a stray");
+        .queue_url(url(&client, &quarantine).await);
+    let unreadable = unreadable.message_body("hello?");
+    unreadable.send().await.expect("an unreadable message");
 
-    let said = site.doctor(&[]).await;
-    said.has_defects(&[&format!("queues {job}")]);
-    said.has(
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&[&format!("queues {job}")]);
+    output.has(
         "defect",
         &format!("queues {job}"),
         "does not exist",
         "dueline setup",
     );
-    said.has(
+    output.has(
         "warning",
-        &format!("queues {set_aside}"),
-        "1 messages were set aside",
+        &format!("queues {quarantine}"),
+        "1 messages were quarantined",
         "purge",
     );
-    said.has(
+    output.has(
         "warning",
         &format!("queues {orphan}"),
         "'old', which does not exist",
         "delete-queue",
     );
-    said.has(
+    output.has(
         "warning",
         &format!("queues prefix {prefix}-test"),
         "1 queues begin with",
@@ -67,26 +68,29 @@ async fn g_18_a_deleted_queue_strays_and_a_queue_without_its_job_are_each_named(
 }
 
 #[tokio::test]
-async fn g_18_a_queue_with_another_visibility_timeout_is_a_defect_that_setup_mends() {
-    let site = Site::healthy().await;
-    let (client, job) = (site.sqs().await, format!("{}-{JOB}", site.prefix));
+async fn g_18_a_queue_with_another_visibility_timeout_is_a_defect_that_setup_fixes() {
+    let deployment = TestDeployment::healthy().await;
+    let (client, job) = (
+        deployment.sqs().await,
+        format!("{}-{JOB}", deployment.prefix),
+    );
     let change = client
         .set_queue_attributes()
         .queue_url(url(&client, &job).await);
     let change = change.attributes(QueueAttributeName::VisibilityTimeout, "7");
     change.send().await.expect("another timeout");
-    let said = site.doctor(&[]).await;
+    let output = deployment.doctor(&[]).await;
     let what = format!("queues {job}");
-    said.has_defects(&[&what]);
-    said.has(
+    output.has_defects(&[&what]);
+    output.has(
         "defect",
         &what,
         "VisibilityTimeout is 7 and should be 30",
         "dueline setup",
     );
-    // Setup would change the very queue that the doctor names, and mends it.
-    let plan = site.plan().await;
+    // The plan of setup names the same queue, and setup fixes it.
+    let plan = deployment.plan().await;
     assert!(plan.iter().any(|text| text.starts_with(&job)), "{plan:?}");
-    site.set_up().await;
-    site.doctor(&[]).await.has_defects(&[]);
+    deployment.set_up().await;
+    deployment.doctor(&[]).await.has_defects(&[]);
 }

@@ -9,10 +9,10 @@ use aws_sdk_dynamodb::{
     },
 };
 
-use crate::site::{JOB, Site, doctor};
+use crate::deployment::{JOB, TestDeployment, doctor};
 
-/// Everything in the table, in a form that can be compared.
-async fn everything(client: &Client, table: &str) -> Vec<String> {
+/// All items of the table, in a form that can be compared.
+async fn all_items(client: &Client, table: &str) -> Vec<String> {
     let scan = client
         .scan()
         .table_name(table)
@@ -28,7 +28,7 @@ async fn everything(client: &Client, table: &str) -> Vec<String> {
     items
 }
 
-/// A table with a key, and nothing else.
+/// Creates a table with a key and without anything else.
 async fn keyed_table(client: &Client, table: &str, keys: [(&str, Kind); 2]) {
     let mut call = client
         .create_table()
@@ -48,22 +48,22 @@ async fn keyed_table(client: &Client, table: &str, keys: [(&str, Kind); 2]) {
 }
 
 #[tokio::test]
-async fn g_18_a_healthy_deployment_has_no_defect_and_stays_as_it_is() {
-    let site = Site::healthy().await;
-    let client = site.dynamodb().await;
-    let before = everything(&client, &site.table).await;
-    let said = site.doctor(&[]).await;
-    said.has_defects(&[]);
-    // Engines differ in what they tell of backups; nothing else is worth a warning.
-    let mut warnings = said.all("warning");
+async fn g_18_a_healthy_deployment_has_no_defect_and_is_not_changed() {
+    let deployment = TestDeployment::healthy().await;
+    let client = deployment.dynamodb().await;
+    let before = all_items(&client, &deployment.table).await;
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&[]);
+    // Engines differ in what they report about backups. There must be no other warning.
+    let mut warnings = output.all("warning");
     warnings.retain(|name| name != "table backups");
-    assert!(warnings.is_empty(), "{:#}", said.json);
+    assert!(warnings.is_empty(), "{:#}", output.json);
     for ok in [
-        format!("table {}", site.table),
+        format!("table {}", deployment.table),
         "table index due".into(),
         "table layout".into(),
-        format!("queues {}--set-aside", site.prefix),
-        format!("queues {}-{JOB}", site.prefix),
+        format!("queues {}--quarantine", deployment.prefix),
+        format!("queues {}-{JOB}", deployment.prefix),
         "queues other queues".into(),
         "permissions dynamodb:DescribeTable".into(),
         "permissions dynamodb:GetItem".into(),
@@ -88,59 +88,69 @@ async fn g_18_a_healthy_deployment_has_no_defect_and_stays_as_it_is() {
         "settings all".into(),
     ] {
         assert!(
-            said.all("ok").contains(&ok),
+            output.all("ok").contains(&ok),
             "'{ok}' is not ok in {:#}",
-            said.json
+            output.json
         );
     }
     assert_eq!(
-        everything(&client, &site.table).await,
+        all_items(&client, &deployment.table).await,
         before,
-        "it changes nothing"
+        "the doctor changes nothing"
     );
 }
 
 #[tokio::test]
-async fn g_18_a_missing_table_is_a_defect_that_setup_mends() {
-    let site = Site::bare().await;
-    let said = site.doctor(&[]).await;
-    said.has_defects(&[&format!("table {}", site.table)]);
+async fn g_18_a_missing_table_is_a_defect_that_setup_fixes() {
+    let deployment = TestDeployment::bare().await;
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&[&format!("table {}", deployment.table)]);
     let setup = format!(
         "dueline setup --store '{}' --queue '{}'",
-        site.store_uri(),
-        site.queue_uri()
+        deployment.store_uri(),
+        deployment.queue_uri()
     );
-    said.has(
+    output.has(
         "defect",
-        &format!("table {}", site.table),
+        &format!("table {}", deployment.table),
         "does not exist",
         &setup,
     );
-    said.has(
+    output.has(
         "warning",
-        &format!("queues {}--set-aside", site.prefix),
+        &format!("queues {}--quarantine", deployment.prefix),
         "does not exist",
         &setup,
     );
-    said.has("unknown", "jobs all", "", "");
+    output.has("unknown", "jobs all", "", "");
 }
 
 #[tokio::test]
 async fn g_18_a_table_without_its_index_or_with_another_key_is_a_defect() {
-    let site = Site::bare().await;
-    let client = site.dynamodb().await;
-    keyed_table(&client, &site.table, [("pk", Kind::S), ("sk", Kind::B)]).await;
-    let said = site.doctor(&[]).await;
+    let deployment = TestDeployment::bare().await;
+    let client = deployment.dynamodb().await;
+    keyed_table(
+        &client,
+        &deployment.table,
+        [("pk", Kind::S), ("sk", Kind::B)],
+    )
+    .await;
+    let output = deployment.doctor(&[]).await;
     let what = "table index due";
-    said.has("defect", what, "add the index 'due'", "dueline setup");
-    said.has("defect", "table layout", "not set up", "dueline setup");
+    output.has("defect", what, "add the index 'due'", "dueline setup");
+    output.has("defect", "table layout", "not set up", "dueline setup");
 
-    let site = Site::bare().await;
-    keyed_table(&client, &site.table, [("id", Kind::S), ("at", Kind::N)]).await;
-    let said = site.doctor(&[]).await;
-    let what = format!("table {}", site.table);
-    said.has_defects(&[&what]);
-    said.has(
+    let deployment = TestDeployment::bare().await;
+    keyed_table(
+        &client,
+        &deployment.table,
+        [("id", Kind::S), ("at", Kind::N)],
+    )
+    .await;
+    let output = deployment.doctor(&[]).await;
+    let what = format!("table {}", deployment.table);
+    output.has_defects(&[&what]);
+    output.has(
         "defect",
         &what,
         "its key is id (S), at (N)",
@@ -150,19 +160,19 @@ async fn g_18_a_table_without_its_index_or_with_another_key_is_a_defect() {
 
 #[tokio::test]
 async fn g_18_a_table_of_a_newer_program_is_a_defect() {
-    let site = Site::healthy().await;
-    let client = site.dynamodb().await;
-    let call = client.update_item().table_name(&site.table);
+    let deployment = TestDeployment::healthy().await;
+    let client = deployment.dynamodb().await;
+    let call = client.update_item().table_name(&deployment.table);
     let call = call
         .key("pk", AttributeValue::S("meta".into()))
         .key("sk", AttributeValue::B(Blob::new("schema")))
         .update_expression("SET v = :v")
         .expression_attribute_values(":v", AttributeValue::N("99".into()));
     call.send().await.expect("a newer version");
-    let said = site.doctor(&[]).await;
-    let what = format!("table {}", site.table);
-    said.has_defects(&[&what]);
-    said.has(
+    let output = deployment.doctor(&[]).await;
+    let what = format!("table {}", deployment.table);
+    output.has_defects(&[&what]);
+    output.has(
         "defect",
         &what,
         "version 99 is newer",
@@ -172,67 +182,72 @@ async fn g_18_a_table_of_a_newer_program_is_a_defect() {
 
 #[tokio::test]
 async fn g_18_expiry_that_is_off_is_a_defect() {
-    let site = Site::healthy().await;
-    let client = site.dynamodb().await;
+    let deployment = TestDeployment::healthy().await;
+    let client = deployment.dynamodb().await;
     let off = TimeToLiveSpecification::builder()
         .enabled(false)
         .attribute_name("x");
-    let call = client.update_time_to_live().table_name(&site.table);
+    let call = client.update_time_to_live().table_name(&deployment.table);
     let call = call.time_to_live_specification(off.build().expect("a setting"));
-    call.send().await.expect("it is off");
-    let said = site.doctor(&[]).await;
-    said.has_defects(&["table expiry"]);
-    said.has("defect", "table expiry", "off", "dueline setup");
-    site.set_up().await;
-    site.doctor(&[]).await.has_defects(&[]);
+    call.send().await.expect("expiry is off");
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&["table expiry"]);
+    output.has("defect", "table expiry", "off", "dueline setup");
+    deployment.set_up().await;
+    deployment.doctor(&[]).await.has_defects(&[]);
 }
 
 #[tokio::test]
 async fn g_18_settings_and_job_that_contradict_each_other_are_defects() {
-    let site = Site::healthy().await;
+    let deployment = TestDeployment::healthy().await;
     let home = tempfile::tempdir().expect("a folder");
     let interval = "--set=worker.heartbeat_interval_ms=3000";
-    let words = ["--store", &site.store_uri(), "--queue=local:", interval];
-    let said = doctor(home.path(), &words).await;
+    let args = [
+        "--store",
+        &deployment.store_uri(),
+        "--queue=local:",
+        interval,
+    ];
+    let output = doctor(home.path(), &args).await;
     let settings = "worker.heartbeat_interval_ms = 3000, defaults.heartbeat_timeout_ms = 8000";
-    said.has_defects(&[&format!("settings {settings}"), &format!("jobs {JOB}")]);
+    output.has_defects(&[&format!("settings {settings}"), &format!("jobs {JOB}")]);
     let what = format!("jobs {JOB}");
-    said.has(
+    output.has(
         "defect",
         &what,
         "heartbeat timeout 8000 ms",
         "lower worker.heartbeat_interval_ms",
     );
-    said.has(
+    output.has(
         "warning",
         "settings store, queue",
-        "lives inside each one",
+        "its own local queue",
         "--queue sqs://",
     );
 }
 
 #[tokio::test]
-async fn g_18_a_store_that_nobody_works_on_and_a_task_left_lying_are_warned_of() {
-    let site = Site::bare().await;
-    site.set_up().await;
-    let said = site.doctor(&[]).await;
-    said.has_defects(&[]);
-    said.has(
+async fn g_18_a_store_without_processes_and_an_unclaimed_late_task_are_warnings() {
+    let deployment = TestDeployment::bare().await;
+    deployment.set_up().await;
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&[]);
+    output.has(
         "warning",
         "processes consumers",
         "nothing finds due tasks",
         "dueline-consumer",
     );
-    said.has(
+    output.has(
         "warning",
         "processes executors",
         "nothing runs tasks",
         "dueline-executor",
     );
 
-    let site = Site::healthy().await;
-    site.overdue_task(60_000).await;
-    let said = site.doctor(&[]).await;
-    said.has_defects(&[]);
-    said.has("warning", &format!("backlog {JOB}"), " s late", "processes");
+    let deployment = TestDeployment::healthy().await;
+    deployment.overdue_task(60_000).await;
+    let output = deployment.doctor(&[]).await;
+    output.has_defects(&[]);
+    output.has("warning", &format!("backlog {JOB}"), " s late", "processes");
 }

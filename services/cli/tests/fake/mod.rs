@@ -1,4 +1,4 @@
-//! A server that answers what a test tells it to, and the program under test as a child.
+//! A fake server whose responses a test sets, and the program under test as a child process.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -21,39 +21,41 @@ use axum::{
 use dueline_runtime::TaskGroup;
 use tokio::net::TcpListener;
 
-/// What the server was asked.
+/// A request that the server received.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RecordedRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: String,
 }
 
-/// A running server.
-pub struct Fake {
+/// A running fake server.
+pub struct FakeServer {
     address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
     _group: TaskGroup,
 }
 
-impl Fake {
-    /// Answers each call with the status and the text that `answer` gives.
-    pub async fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static) -> Self {
+impl FakeServer {
+    /// Responds to each request with the status and the text that `respond` returns.
+    pub async fn start(
+        respond: impl Fn(&RecordedRequest) -> (u16, String) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (asked, answer) = (Arc::new(Mutex::new(Vec::new())), Arc::new(answer));
-        let kept = asked.clone();
+        let (requests, respond) = (Arc::new(Mutex::new(Vec::new())), Arc::new(respond));
+        let recorded = requests.clone();
         let handler = move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
             let body = String::from_utf8(body.to_vec()).unwrap();
-            let call = Asked {
+            let request = RecordedRequest {
                 method,
                 uri,
                 headers,
                 body,
             };
-            let (status, text) = answer(&call);
-            kept.lock().unwrap().push(call);
+            let (status, text) = respond(&request);
+            recorded.lock().unwrap().push(request);
             async move { (StatusCode::from_u16(status).unwrap(), text).into_response() }
         };
         let group = TaskGroup::new();
@@ -64,43 +66,43 @@ impl Fake {
         );
         Self {
             address,
-            asked,
+            requests,
             _group: group,
         }
     }
 
-    /// What it was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Runs the program against this server.
-    pub async fn run(&self, args: &[&str]) -> Ended {
+    pub async fn run(&self, args: &[&str]) -> ProgramOutput {
         run(&format!("http://{}", self.address), args, "").await
     }
 
-    /// As [`Fake::run`], with something on standard input.
-    pub async fn run_with(&self, args: &[&str], input: &str) -> Ended {
+    /// As [`FakeServer::run`], with `input` on standard input.
+    pub async fn run_with(&self, args: &[&str], input: &str) -> ProgramOutput {
         run(&format!("http://{}", self.address), args, input).await
     }
 }
 
-/// How the program ended.
+/// The exit code and the output of the program.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// Runs the program against `server`. A proxy that nobody listens at is set, because a server on this machine must
-/// never be sought there.
-pub async fn run(server: &str, args: &[&str], input: &str) -> Ended {
+/// Runs the program against `server`. The environment names a proxy at which no process listens, because a loopback
+/// address must never be called through a proxy.
+pub async fn run(server: &str, args: &[&str], input: &str) -> ProgramOutput {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_dueline"));
     command
         .args(args)
@@ -114,8 +116,8 @@ pub async fn run(server: &str, args: &[&str], input: &str) -> Ended {
         .await
         .unwrap()
         .unwrap();
-    Ended {
-        code: output.status.code().expect("ended by itself"),
+    ProgramOutput {
+        code: output.status.code().expect("the program exits by itself"),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }

@@ -4,38 +4,40 @@
     reason = "each test file that includes the kit uses another part of it"
 )]
 
-mod watched_store;
+mod test_store;
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_consumer::{Config, Deps};
 use dueline_domain::{
-    Claim, Event, Handler, Job, JobName, NewTask, Outcome, Policy, Quota, State, StateKind, Task,
-    TaskId, Timestamp, WorkerId,
+    Claim, Due, Event, Handler, Job, JobName, NewTask, Outcome, Policy, Quota, State, StateKind,
+    Task, TaskId, Timestamp, WorkerId,
 };
 use dueline_ports::{
     Clock as _, Command, Create, Delivery, JobStore as _, PutJob, Rng as _, TaskQueue as _,
     TaskStore as _,
-    fakes::{MemoryStore, SeededRng, TokioClock},
+    fakes::{MemorySinks, MemoryStore, SeededRng, TokioClock},
 };
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
-use dueline_runtime::{DueSignal, Shutdown, TaskGroup};
+use dueline_runtime::{DueSignal, EndSignal, Shutdown, TaskGroup};
+pub(crate) use test_store::TestStore;
 use tokio::time::{Instant, sleep};
-pub(crate) use watched_store::WatchedStore;
 
-/// When the world of a test begins.
+/// The time at which a test begins.
 pub(crate) const START: Timestamp = match Timestamp::from_millis(1_700_000_000_000) {
     Ok(start) => start,
-    Err(_) => panic!("a legal time"),
+    Err(_) => panic!("an invalid time"),
 };
 
 pub(crate) struct Kit {
-    pub(crate) store: Arc<WatchedStore>,
+    pub(crate) store: Arc<TestStore>,
     pub(crate) queue: Arc<LocalQueue>,
     pub(crate) clock: Arc<TokioClock>,
     pub(crate) rng: Arc<SeededRng>,
     pub(crate) due: Arc<DueSignal>,
+    pub(crate) ended: Arc<EndSignal>,
+    pub(crate) sinks: Arc<MemorySinks>,
     pub(crate) shutdown: Shutdown,
     group: TaskGroup,
 }
@@ -71,18 +73,20 @@ pub(crate) fn definition(job: &str) -> Job {
 }
 
 impl Kit {
-    /// Jobs `a` and `b`, nothing running.
+    /// Creates the jobs `a` and `b`; starts no consumer.
     pub(crate) async fn new() -> Self {
         Self::with_queue(LocalQueueConfig::default()).await
     }
 
     pub(crate) async fn with_queue(config: LocalQueueConfig) -> Self {
         let kit = Self {
-            store: Arc::new(WatchedStore::new(MemoryStore::new())),
+            store: Arc::new(TestStore::new(MemoryStore::new())),
             queue: LocalQueue::new(config),
             clock: Arc::new(TokioClock::new(START)),
             rng: Arc::new(SeededRng::new(7)),
             due: Arc::new(DueSignal::default()),
+            ended: Arc::default(),
+            sinks: Arc::default(),
             shutdown: Shutdown::new(),
             group: TaskGroup::new(),
         };
@@ -91,7 +95,7 @@ impl Kit {
         kit
     }
 
-    /// The same store and clock, but a new process: its queue is empty.
+    /// A new process with the same store and clock, and an empty queue.
     pub(crate) async fn restarted(self, config: LocalQueueConfig) -> Self {
         self.shutdown.stop_work();
         self.group.wait().await.unwrap();
@@ -120,19 +124,23 @@ impl Kit {
             clock: self.clock.clone(),
             rng: self.rng.clone(),
             due: self.due.clone(),
+            ended: self.ended.clone(),
+            sinks: self.sinks.clone(),
         };
         let run = dueline_consumer::run(config, deps, self.shutdown.clone());
         self.group.spawn("consumer", run);
     }
 
-    /// Starts one of several consumers, each of which ends by its own shutdown.
-    pub(crate) fn start_own(&self, config: Config) -> Shutdown {
+    /// Starts one of several consumers, each with its own shutdown.
+    pub(crate) fn start_separate(&self, config: Config) -> Shutdown {
         let deps = Deps {
             store: self.store.clone(),
             queue: self.queue.clone(),
             clock: self.clock.clone(),
             rng: self.rng.clone(),
             due: Arc::default(),
+            ended: Arc::default(),
+            sinks: self.sinks.clone(),
         };
         let shutdown = Shutdown::new();
         self.group.spawn(
@@ -142,7 +150,7 @@ impl Kit {
         shutdown
     }
 
-    /// How much time has passed.
+    /// The time since the start of the test.
     pub(crate) fn since_start(&self) -> Duration {
         self.clock.now().since(START)
     }
@@ -152,10 +160,10 @@ impl Kit {
         self.group.wait().await.unwrap();
     }
 
-    /// A new task of `job`, due this long after the start of the world.
+    /// A new task of `job`, due this long after the start of the test.
     pub(crate) fn task(&self, job: &str, due_in: Duration) -> NewTask {
         NewTask {
-            run_at: Some(START.after(due_in)),
+            due: Due::At(START.after(due_in)),
             ..NewTask::now(
                 self.rng.task_id(self.clock.now()),
                 name(job),
@@ -164,12 +172,12 @@ impl Kit {
         }
     }
 
-    async fn create(&self, new: Vec<NewTask>, hand_on: bool) -> Vec<Task> {
+    async fn create(&self, new: Vec<NewTask>, may_enqueue: bool) -> Vec<Task> {
         let create = |task| Create {
             task,
             token: self.rng.token(),
             write: self.rng.write_id(),
-            hand_on,
+            may_enqueue,
             claim_for: None,
         };
         let new = new.into_iter().map(create).collect();
@@ -177,7 +185,7 @@ impl Kit {
         created.into_iter().map(|c| *c.unwrap().task).collect()
     }
 
-    /// Stores a task without telling anybody.
+    /// Stores a task without announcing it.
     pub(crate) async fn submit(&self, job: &str, due_in: Duration) -> Task {
         self.create(vec![self.task(job, due_in)], false)
             .await
@@ -189,7 +197,7 @@ impl Kit {
         self.create(new, false).await;
     }
 
-    /// Stores due tasks as enqueued; their messages are lost on the way.
+    /// Stores due tasks as enqueued, without sending their messages.
     pub(crate) async fn enqueue_without_messages(&self, job: &str, count: usize) -> Vec<Task> {
         let new = (0..count).map(|_| self.task(job, Duration::ZERO)).collect();
         self.create(new, true).await
@@ -213,8 +221,8 @@ impl Kit {
         depth.map_or(0, |depth| depth.visible)
     }
 
-    /// Waits for one message and takes it off the queue.
-    pub(crate) async fn take(&self, job: &str, wait: Duration) -> Option<Delivery> {
+    /// Receives one message and acknowledges it.
+    pub(crate) async fn receive_and_ack(&self, job: &str, wait: Duration) -> Option<Delivery> {
         let name = name(job);
         self.queue.ensure(&name).await.unwrap();
         let got = self.queue.receive(&name, 1, wait).await.unwrap().pop()?;
@@ -233,7 +241,7 @@ impl Kit {
         *applied.into_iter().next().unwrap().unwrap().task
     }
 
-    /// A worker claims the task of a message, and starts it if told to.
+    /// A worker claims the task of a message, and starts it if `start` is set.
     pub(crate) async fn claim(&self, message: &Delivery, start: bool) -> Task {
         let task = self.get_by_id(&message.task.job, &message.task.id).await;
         let claim = Claim {
@@ -259,14 +267,19 @@ impl Kit {
         self.apply(task, finish).await
     }
 
-    /// Lets time pass until this long after the start of the world.
-    pub(crate) async fn until(&self, since_start: Duration) {
+    /// Lets time pass until this long after the start of the test.
+    pub(crate) async fn run_until(&self, since_start: Duration) {
         let remaining = START.after(since_start).since(self.clock.now());
         sleep(remaining).await;
     }
 
-    /// Lets time pass until `kind` is the state of the task, at most for `bound`.
-    pub(crate) async fn until_state(&self, task: &Task, kind: StateKind, bound: Duration) -> Task {
+    /// Lets time pass until the task is in the state `kind`, at most for `bound`.
+    pub(crate) async fn wait_for_state(
+        &self,
+        task: &Task,
+        kind: StateKind,
+        bound: Duration,
+    ) -> Task {
         let ends_at = Instant::now() + bound;
         loop {
             let now = self.get(task).await;

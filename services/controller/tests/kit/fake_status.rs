@@ -1,4 +1,4 @@
-//! A status controller that claims whatever it is shown, once, and remembers.
+//! A fake status controller: claims each task once and records every call.
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{
-    Action, Alive, ApiError, Assignment, ErrorKind, Registration, Report, Reported, ServedJob,
-    Status,
+    Action, ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck,
+    ServedJob, StatusController,
 };
 use dueline_domain::{Handler, JobName, StateKind, TaskId, TaskRef, Timestamp, Token, WorkerId};
 use dueline_ports::TaskQueue as _;
@@ -23,18 +23,18 @@ use tokio::sync::Semaphore;
 pub(crate) struct FakeStatus {
     queue: Arc<LocalQueue>,
     jobs: Mutex<Vec<ServedJob>>,
-    /// Who owns what.
+    /// The owned tasks with their owners.
     owned: Mutex<BTreeMap<TaskId, (WorkerId, TaskRef)>>,
-    /// Every claim that was made.
+    /// Every successful claim.
     claims: Mutex<Vec<(WorkerId, TaskId)>>,
     /// Claims wait while this is closed.
     gate: Semaphore,
     pub(crate) is_down: AtomicBool,
-    /// A job of which the store takes no claims.
+    /// A job whose claims the store throttles.
     pub(crate) throttled: Mutex<Option<JobName>>,
     claim_calls: AtomicUsize,
-    /// What was owned when a worker left.
-    left_with: Mutex<Vec<usize>>,
+    /// How many tasks were owned at each deregistration.
+    owned_at_deregistrations: Mutex<Vec<usize>>,
 }
 
 impl FakeStatus {
@@ -52,7 +52,7 @@ impl FakeStatus {
             is_down: AtomicBool::new(false),
             throttled: Mutex::default(),
             claim_calls: AtomicUsize::new(0),
-            left_with: Mutex::default(),
+            owned_at_deregistrations: Mutex::default(),
         }
     }
 
@@ -68,7 +68,7 @@ impl FakeStatus {
         self.gate.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    /// Lets claims go on.
+    /// Lets claims continue.
     pub(crate) fn open_gate(&self) {
         self.gate.add_permits(1_000);
     }
@@ -77,13 +77,13 @@ impl FakeStatus {
         self.claims.lock().unwrap().clone()
     }
 
-    /// How often anything was to be claimed, with success or without.
+    /// How many claim calls there were, successful or not.
     pub(crate) fn claim_calls(&self) -> usize {
         self.claim_calls.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn left_with(&self) -> Vec<usize> {
-        self.left_with.lock().unwrap().clone()
+    pub(crate) fn owned_at_deregistrations(&self) -> Vec<usize> {
+        self.owned_at_deregistrations.lock().unwrap().clone()
     }
 
     pub(crate) fn owned(&self) -> usize {
@@ -104,7 +104,7 @@ impl FakeStatus {
         }
         let mut owned = self.owned.lock().unwrap();
         if owned.contains_key(&message.id) {
-            let text = "somebody else has it";
+            let text = "another worker owns it";
             return Err(ApiError::new(ErrorKind::Conflict, "already_claimed", text));
         }
         owned.insert(message.id, (worker.clone(), message.clone()));
@@ -134,15 +134,16 @@ impl FakeStatus {
         })
     }
 
-    /// As the real one does: the task is handed on under a new token.
-    async fn abandon(&self, report: Report) -> Result<Reported, ApiError> {
-        let given_back = self.owned.lock().unwrap().remove(&report.id);
-        let Some((_, message)) = given_back.filter(|(_, held)| held.token == report.token) else {
-            return Err(ApiError::new(ErrorKind::Conflict, "lost", "not yours"));
+    /// As the real status controller does: the task is enqueued again under a new token.
+    async fn abandon(&self, report: Report) -> Result<ReportAck, ApiError> {
+        let owned = self.owned.lock().unwrap().remove(&report.id);
+        let Some((_, message)) = owned.filter(|(_, message)| message.token == report.token) else {
+            let text = "another worker owns it";
+            return Err(ApiError::new(ErrorKind::Conflict, "lost", text));
         };
         let token = Token::from_random(message.token.get() + 1_000_000);
         self.queue.send(vec![TaskRef { token, ..message }]).await;
-        Ok(Reported {
+        Ok(ReportAck {
             state: StateKind::Enqueued,
             cancel_requested: false,
             lease: None,
@@ -151,7 +152,7 @@ impl FakeStatus {
 }
 
 #[async_trait]
-impl Status for FakeStatus {
+impl StatusController for FakeStatus {
     async fn claim(
         &self,
         worker: &WorkerId,
@@ -164,7 +165,7 @@ impl Status for FakeStatus {
         messages.into_iter().map(claim).collect()
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let mut results = Vec::new();
         for report in reports {
             assert_eq!(report.action, Action::Abandon);
@@ -173,17 +174,18 @@ impl Status for FakeStatus {
         results
     }
 
-    async fn alive(&self, _worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, _worker: Registration) -> Result<Registered, ApiError> {
         let interval = Duration::from_secs(5);
-        Ok(Alive {
+        Ok(Registered {
             interval,
             claims_start: false,
         })
     }
 
-    async fn leave(&self, _worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, _worker: &WorkerId) -> Result<(), ApiError> {
         let owned = self.owned();
-        self.left_with.lock().unwrap().push(owned);
+        let mut counts = self.owned_at_deregistrations.lock().unwrap();
+        counts.push(owned);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A controller on a local queue and a status controller that only remembers, under paused time.
+//! A controller on a local queue and a fake status controller, under paused time.
 #![allow(
     dead_code,
     reason = "each test file that includes the kit uses another part of it"
@@ -8,8 +8,8 @@ mod fake_status;
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::{ApiError, Assignment, NextWork, Work as _};
-use dueline_controller::{Config, Controller, Deps};
+use dueline_api::{ApiError, Assignment, Controller as _, PollRequest};
+use dueline_controller::{Config, ControllerService, Deps};
 use dueline_domain::{JobName, Priority, TaskRef, Weight, WorkerId};
 use dueline_ports::{Depth, TaskQueue as _, conformance::queue::message};
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
@@ -24,7 +24,7 @@ pub(crate) struct Kit {
     pub(crate) queue: Arc<LocalQueue>,
     pub(crate) status: Arc<FakeStatus>,
     pub(crate) jobs_changed: Arc<Notify>,
-    pub(crate) controller: Arc<Controller>,
+    pub(crate) controller: Arc<ControllerService>,
     pub(crate) shutdown: Shutdown,
     group: TaskGroup,
 }
@@ -45,9 +45,9 @@ pub(crate) fn worker(name: &str) -> WorkerId {
     WorkerId::new(name, 1).unwrap()
 }
 
-/// A worker of job `a` with much room.
-pub(crate) fn ask() -> NextWork {
-    NextWork {
+/// A poll for job `a` with much free weight.
+pub(crate) fn request() -> PollRequest {
+    PollRequest {
         worker: worker("w"),
         jobs: vec![name("a")],
         handlers: Vec::new(),
@@ -73,13 +73,13 @@ pub(crate) fn weighing(job: &str, n: u64, weight: i64) -> TaskRef {
     }
 }
 
-/// The numbers of messages made by `message`.
+/// The numbers of tasks whose messages were made by `message`.
 pub(crate) fn numbers(assignments: &[Assignment]) -> Vec<u64> {
     assignments.iter().map(|a| a.token.get() - 1).collect()
 }
 
 impl Kit {
-    /// Jobs `a` and `b` of workers and `shell` of the built-in kind `exec`, with their queues; the controller runs.
+    /// A running controller. Jobs `a` and `b` have handlers of workers, `shell` has the built-in kind `exec`.
     pub(crate) async fn new() -> Self {
         Self::with(Config::default()).await
     }
@@ -97,7 +97,7 @@ impl Kit {
             status: status.clone(),
             jobs_changed: jobs_changed.clone(),
         };
-        let (controller, shutdown) = (Controller::new(config, deps), Shutdown::new());
+        let (controller, shutdown) = (ControllerService::new(config, deps), Shutdown::new());
         let group = TaskGroup::new();
         group.spawn("controller", {
             dueline_controller::run(controller.clone(), shutdown.clone())
@@ -113,13 +113,16 @@ impl Kit {
     }
 
     /// A controller of another host on the same queues; its status controller is never down.
-    pub(crate) fn second_controller(&self) -> (Arc<Controller>, TaskGroup) {
+    pub(crate) fn second_controller(&self) -> (Arc<ControllerService>, TaskGroup) {
         let deps = Deps {
             queue: self.queue.clone(),
             status: Arc::new(FakeStatus::new(self.queue.clone(), &[("a", "worker")])),
             jobs_changed: Arc::default(),
         };
-        let (controller, group) = (Controller::new(Config::default(), deps), TaskGroup::new());
+        let (controller, group) = (
+            ControllerService::new(Config::default(), deps),
+            TaskGroup::new(),
+        );
         group.spawn("second controller", {
             dueline_controller::run(controller.clone(), self.shutdown.clone())
         });
@@ -145,14 +148,14 @@ impl Kit {
         self.queue.depth(&name(job)).await.unwrap()
     }
 
-    pub(crate) async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
-        self.controller.next(ask).await
+    pub(crate) async fn poll(&self, request: PollRequest) -> Result<Vec<Assignment>, ApiError> {
+        self.controller.poll(request).await
     }
 
-    /// Makes the controller serve what `ask` wants, without taking anything.
-    pub(crate) async fn show_interest(&self, ask: NextWork) {
+    /// Makes the controller serve the jobs of `request` while there is no work yet.
+    pub(crate) async fn subscribe(&self, request: PollRequest) {
         let wait = Duration::ZERO;
-        assert_eq!(self.next(NextWork { wait, ..ask }).await, Ok(vec![]));
+        assert_eq!(self.poll(PollRequest { wait, ..request }).await, Ok(vec![]));
     }
 
     /// Waits until so many messages are in the buffer.
@@ -164,7 +167,10 @@ impl Kit {
         let ends_at = Instant::now() + secs(60);
         while !holds() {
             let buffered = self.controller.buffered();
-            assert!(Instant::now() < ends_at, "{buffered} are in the buffer");
+            assert!(
+                Instant::now() < ends_at,
+                "{buffered} messages are in the buffer"
+            );
             sleep(ms(1)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Runs a command.
+//! The `exec` handler: runs a command.
 
 use std::{collections::BTreeMap, process::ExitStatus};
 
@@ -7,26 +7,27 @@ use bytes::Bytes;
 use dueline_api::v1::ExecConfig;
 use dueline_domain::RetryClass;
 
-use super::{cut_result, exec_process, exec_process::Exited, unusable};
+use super::{cut_result, exec_process, exec_process::ExitedCommand, invalid_settings};
 use crate::{Failure, Handler, HandlerResult, RunningTask, Success};
 
-/// Exit codes that mean that trying again is of no use, unless a job says otherwise: wrong usage (64), wrong data
-/// (65), no input (66), no permission (77), wrong configuration (78), as the BSD list `sysexits` has them, and the
-/// shells' "found but not runnable" (126) and "not found" (127).
+/// Exit codes that are fatal unless the job's settings say otherwise: wrong usage (64), wrong data (65), no input (66),
+/// no permission (77) and wrong configuration (78) of the BSD list `sysexits`, and the shells' "found but not runnable"
+/// (126) and "not found" (127).
 const FATAL_EXIT_CODES: [u8; 7] = [64, 65, 66, 77, 78, 126, 127];
 
-/// What the child keeps of our own environment. All else, such as credentials, stays here.
-const KEPT_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
+/// The executor's environment variables that the child inherits. Others, such as credentials, are not passed on.
+const INHERITED_VARIABLES: [&str; 5] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
-/// The handler.
-pub(crate) struct Exec;
+/// Runs the command of the job's settings.
+pub(crate) struct ExecHandler;
 
 #[async_trait]
-impl Handler for Exec {
+impl Handler for ExecHandler {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
-        let config = ExecConfig::parse(task.handler_config()).map_err(|error| unusable(&error))?;
+        let config = ExecConfig::parse(task.handler_config());
+        let config = config.map_err(|error| invalid_settings(&error))?;
         let exited = exec_process::run(&config, environment(&config, task), task).await?;
-        let Exited {
+        let ExitedCommand {
             status,
             stderr,
             stderr_len,
@@ -57,15 +58,15 @@ fn is_fatal(code: u8, config: &ExecConfig) -> bool {
         && (config.fatal_exit_codes.contains(&code) || FATAL_EXIT_CODES.contains(&code))
 }
 
-/// The child's variables: a few of ours, the job's, and what tells about the task, which nothing may hide.
+/// The child's environment: inherited variables, the job's, and those that describe the task, which take precedence.
 fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, std::ffi::OsString> {
-    let kept = KEPT_VARIABLES
+    let inherited = INHERITED_VARIABLES
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?)));
-    let mut env: BTreeMap<_, _> = kept.collect();
-    let given = config.env.iter();
-    env.extend(given.map(|(name, value)| (name.clone(), value.into())));
-    let told = [
+    let mut env: BTreeMap<_, _> = inherited.collect();
+    let of_job = config.env.iter();
+    env.extend(of_job.map(|(name, value)| (name.clone(), value.into())));
+    let of_task = [
         ("DUELINE_JOB", task.job().to_string()),
         ("DUELINE_TASK_ID", task.id().to_string()),
         ("DUELINE_TASK_NAME", task.name().unwrap_or("").to_owned()),
@@ -73,15 +74,18 @@ fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, std:
         ("DUELINE_TOKEN", task.token().to_string()),
         ("DUELINE_RUN_AT", task.run_at().millis().to_string()),
     ];
-    for (name, value) in told {
-        // A task's name is a text of the user's; a variable cannot hold NUL.
+    if let Some(trace) = task.trace() {
+        env.insert("TRACEPARENT".to_owned(), trace.replace('\0', "").into());
+    }
+    for (name, value) in of_task {
+        // A task's name may contain NUL; a variable cannot.
         env.insert(name.to_owned(), value.replace('\0', "").into());
     }
     env
 }
 
-/// How the command ended and the end of what it said, with a mark where something is missing before that. It fits
-/// into what is kept of an error, which would lose its end otherwise.
+/// The exit status and the end of the error output, with a mark if its beginning is missing. Stays within the limit of
+/// error texts, which would cut off the end otherwise.
 fn error_text(status: ExitStatus, stderr: &[u8], stderr_len: usize) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = text.trim();
@@ -94,10 +98,10 @@ fn error_text(status: ExitStatus, stderr: &[u8], stderr_len: usize) -> String {
     if stderr_len <= stderr.len() && whole.len() <= max {
         return whole;
     }
-    let with = |kept: usize| format!("{status}: [cut: last {kept} of {stderr_len} bytes]\n");
-    let room = max.saturating_sub(with(max).len());
+    let prefix = |kept: usize| format!("{status}: [cut: last {kept} of {stderr_len} bytes]\n");
+    let room = max.saturating_sub(prefix(max).len());
     let end = &text[text.ceil_char_boundary(text.len().saturating_sub(room))..];
-    format!("{}{end}", with(end.len()))
+    format!("{}{end}", prefix(end.len()))
 }
 
 #[cfg(test)]
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_may_shift_the_line_between_fatal_and_retriable() {
+    fn a_job_may_change_which_exit_codes_are_fatal_and_which_retriable() {
         let json = r#"{"command": ["a"], "fatal_exit_codes": [3], "retriable_exit_codes": [65]}"#;
         let config = ExecConfig::parse(json).unwrap();
         let fatal = [1, 3, 64, 65, 127].map(|code| is_fatal(code, &config));
@@ -113,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_the_end_of_what_the_command_said_and_tells_of_the_rest() {
+    fn an_error_keeps_the_end_of_the_error_output_and_says_how_much_is_missing() {
         let status = ExitStatus::default();
         assert_eq!(error_text(status, b" why \n", 6), "exit status: 0: why");
         let max = dueline_domain::limits().error_bytes_max;
         for (len, total) in [(max, max), (max, 70_000), (100, 70_000)] {
-            let said = format!("{}end", "ä".repeat(max))
+            let stderr = format!("{}end", "ä".repeat(max))
                 .into_bytes()
                 .split_off(2 * max + 3 - len);
-            let error = error_text(status, &said, total);
+            let error = error_text(status, &stderr, total);
             assert!(error.len() <= max, "{} bytes", error.len());
             assert!(error.starts_with("exit status: 0: [cut: last "), "{error}");
             assert!(error.contains(&format!(" of {total} bytes]\n")), "{error}");

@@ -1,4 +1,4 @@
-//! The process groups of the commands that run, so that none outlives a process that must end at once.
+//! The process groups of running commands, so that all can be killed when the executor's process must exit at once.
 
 use std::{
     cell::Cell,
@@ -9,24 +9,22 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Child;
 
-use crate::Failure;
-
-/// All groups of one executor.
+/// The process groups of one executor's commands.
 #[derive(Default)]
-pub(crate) struct Groups {
-    /// Whether nothing may begin any more. Held for reading while a command is started, so that a kill cannot come
-    /// between its start and its entry here.
+pub(crate) struct ProcessGroups {
+    /// Whether no command may start any more. Locked for reading while a command starts, so that
+    /// [`ProcessGroups::kill_all`] cannot run between the start of a child and its entry in `live`.
     is_closed: RwLock<bool>,
-    /// Ids of the leaders.
+    /// Process ids of the group leaders.
     live: Mutex<BTreeSet<i32>>,
 }
 
-impl Groups {
-    /// Starts a child and takes note of its group; `None` after [`Groups::kill_all`].
-    pub(super) fn spawn(
+impl ProcessGroups {
+    /// Starts a child and records its group. `None` after [`ProcessGroups::kill_all`].
+    pub(super) fn spawn<E>(
         &self,
-        spawn: impl FnOnce() -> Result<(Child, Option<Pid>), Failure>,
-    ) -> Option<Result<(Child, Group<'_>), Failure>> {
+        spawn: impl FnOnce() -> Result<(Child, Option<Pid>), E>,
+    ) -> Option<Result<(Child, ProcessGroup<'_>), E>> {
         let is_closed = self
             .is_closed
             .read()
@@ -37,21 +35,21 @@ impl Groups {
         let spawned = spawn().map(|(child, leader)| {
             self.live().extend(leader.map(Pid::as_raw_pid));
             let leader = Cell::new(leader);
-            (child, Group { all: self, leader })
+            (child, ProcessGroup { all: self, leader })
         });
         Some(spawned)
     }
 
-    /// Kills every group, and lets none begin after that. How many there were.
+    /// Kills every group and refuses new ones from then on. Returns how many groups there were.
     pub(crate) fn kill_all(&self) -> usize {
         *self
             .is_closed
             .write()
             .unwrap_or_else(PoisonError::into_inner) = true;
-        // While this is locked no leader is forgotten.
+        // While `live` is locked, no leader is removed, so no process id in it can be reused.
         let live = self.live();
         for leader in live.iter().filter_map(|id| Pid::from_raw(*id)) {
-            // All of it may have gone already.
+            // Fails if all processes of the group have exited.
             let _ = kill_process_group(leader, Signal::KILL);
         }
         live.len()
@@ -62,21 +60,21 @@ impl Groups {
     }
 }
 
-/// The child's process group. As long as the child is not waited for, its id cannot become another's.
-pub(super) struct Group<'a> {
-    all: &'a Groups,
+/// The process group of a child. Its id cannot be reused until the child has been waited for.
+pub(super) struct ProcessGroup<'a> {
+    all: &'a ProcessGroups,
     leader: Cell<Option<Pid>>,
 }
 
-impl Group<'_> {
+impl ProcessGroup<'_> {
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader.get() {
-            // All of it may have gone already.
+            // Fails if all processes of the group have exited.
             let _ = kill_process_group(leader, signal);
         }
     }
 
-    /// The child has gone by itself.
+    /// Removes the group of a child that has been waited for; the group gets no more signals.
     pub(super) fn forget(&self) {
         if let Some(leader) = self.leader.take() {
             self.all.live().remove(&leader.as_raw_pid());
@@ -84,7 +82,7 @@ impl Group<'_> {
     }
 }
 
-impl Drop for Group<'_> {
+impl Drop for ProcessGroup<'_> {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         self.forget();

@@ -10,7 +10,10 @@ use std::{
 
 use dueline_api::v1::{ExecConfig, ExecInput};
 use dueline_domain::RetryClass;
-use rustix::process::{Pid, Signal};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal},
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
@@ -18,45 +21,45 @@ use tokio::{
 
 use crate::{Failure, RunningTask};
 
-/// Most of the error output that is kept: its end, where the reason usually is.
+/// How much of the error output is kept: its end, where the reason usually is.
 const STDERR_BYTES_MAX: usize = 4 * 1024;
-/// How long the pipes of a child that has exited may stay open, held by processes it left behind.
+/// How long to read from the pipes of an exited child, which its own child processes may keep open.
 const PIPES_MAX: Duration = Duration::from_secs(1);
 
 /// A child that has exited.
-pub(super) struct Exited {
+pub(super) struct ExitedCommand {
     pub(super) status: ExitStatus,
-    /// The beginning of its output, as much as may become a result.
+    /// The beginning of the output, at most as much as a result may have.
     pub(super) stdout: Vec<u8>,
-    /// How much output there was.
+    /// Length of the whole output.
     pub(super) stdout_len: usize,
-    /// The end of its error output.
+    /// The end of the error output.
     pub(super) stderr: Vec<u8>,
-    /// How much error output there was.
+    /// Length of the whole error output.
     pub(super) stderr_len: usize,
-    /// Whether it had been told to stop.
+    /// Whether the child got a stop signal.
     pub(super) was_stopped: bool,
 }
 
-/// Runs the command until it has exited. When the task must stop, the group gets SIGTERM; when this future is
-/// dropped, which is what happens after the kill grace, SIGKILL.
+/// Runs the command until it has exited. When the task must stop, the process group gets SIGTERM. When this future is
+/// dropped, as happens after the kill grace, the group gets SIGKILL.
 pub(super) async fn run(
     config: &ExecConfig,
     env: BTreeMap<String, OsString>,
     task: &RunningTask,
-) -> Result<Exited, Failure> {
+) -> Result<ExitedCommand, Failure> {
     let spawned = task.groups().spawn(|| spawn(config, env));
-    // All commands are being killed, so the executor is going.
+    // `None` means that the executor is killing all its commands.
     let (mut child, group) = spawned.unwrap_or(Err(Failure::Cancelled))?;
     let mut stdin = child.stdin.take();
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut head = Head::new(config.result_max_bytes);
-    let mut tail = Tail::default();
+    let mut head = OutputHead::new(config.result_max_bytes);
+    let mut tail = OutputTail::default();
     let mut was_stopped = false;
     let status = {
         let feed = async {
             if let Some(mut stdin) = stdin.take() {
-                // A child that does not read its input is within its rights.
+                // Fails if the child does not read its input, which is allowed.
                 let _ = stdin.write_all(task.input()).await;
             }
         };
@@ -80,8 +83,8 @@ pub(super) async fn run(
                 }
             }
         };
-        if was_stopped {
-            // The leader has gone; what it started has had the same time to go.
+        if was_stopped || status.is_err() {
+            // The leader has exited, or it is unknown whether it has; its child processes had the same time to exit.
             group.signal(Signal::KILL);
         }
         group.forget();
@@ -94,7 +97,7 @@ pub(super) async fn run(
         let error = format!("failed to wait for the command: {error}");
         Failure::retriable(RetryClass::Quick, error)
     })?;
-    Ok(Exited {
+    Ok(ExitedCommand {
         status,
         stdout: head.kept,
         stdout_len: head.len,
@@ -104,7 +107,7 @@ pub(super) async fn run(
     })
 }
 
-/// The child, and the id of its process group.
+/// Starts the command. Returns the child and the id of its process group.
 fn spawn(
     config: &ExecConfig,
     env: BTreeMap<String, OsString>,
@@ -126,12 +129,12 @@ fn spawn(
         command.current_dir(cwd);
     }
     let child = command.spawn().map_err(|error| {
-        let text = not_run(config, &error);
+        let text = spawn_error(config, &error);
+        if is_host_fault(&error) {
+            return Failure::Host { error: text };
+        }
         match error.kind() {
-            // The host is short of processes, memory or files; that passes.
-            ErrorKind::WouldBlock | ErrorKind::OutOfMemory | ErrorKind::Other => {
-                Failure::retriable(RetryClass::Quick, text)
-            }
+            ErrorKind::Other => Failure::retriable(RetryClass::Quick, text),
             ErrorKind::NotFound
             | ErrorKind::PermissionDenied
             | ErrorKind::NotADirectory
@@ -144,8 +147,18 @@ fn spawn(
     Ok((child, id.and_then(Pid::from_raw)))
 }
 
-/// Why there is no child. The error of the system does not say whether it means the program or the folder.
-fn not_run(config: &ExecConfig, error: &std::io::Error) -> String {
+/// Whether the host is short of descriptors, processes, memory or disk, which has nothing to do with the command.
+fn is_host_fault(error: &std::io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::NOSPC | Errno::DQUOT
+        )
+    )
+}
+
+/// Why the child could not be started. The system's error does not say whether the program or the folder is wrong.
+fn spawn_error(config: &ExecConfig, error: &std::io::Error) -> String {
     let program = &config.command[0];
     let Some(folder) = &config.cwd else {
         return format!("failed to run '{program}': {error}");
@@ -160,7 +173,7 @@ fn not_run(config: &ExecConfig, error: &std::io::Error) -> String {
     }
 }
 
-/// Reads to the end whatever becomes of it, so that the child never waits for us.
+/// Reads a pipe to its end, so that the child never blocks on a full pipe.
 async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, mut push: impl FnMut(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 8 * 1024];
@@ -169,14 +182,14 @@ async fn drain<R: AsyncRead + Unpin>(pipe: Option<R>, mut push: impl FnMut(&[u8]
     }
 }
 
-/// The first bytes, and how many there were.
-struct Head {
+/// The first bytes of an output, and its length.
+struct OutputHead {
     kept: Vec<u8>,
     len: usize,
     max: usize,
 }
 
-impl Head {
+impl OutputHead {
     fn new(max: usize) -> Self {
         let (kept, len) = (Vec::new(), 0);
         Self { kept, len, max }
@@ -189,14 +202,14 @@ impl Head {
     }
 }
 
-/// The last bytes, and how many there were.
+/// The last bytes of an output, and its length.
 #[derive(Default)]
-struct Tail {
+struct OutputTail {
     kept: VecDeque<u8>,
     len: usize,
 }
 
-impl Tail {
+impl OutputTail {
     fn push(&mut self, bytes: &[u8]) {
         self.len += bytes.len();
         self.kept.extend(bytes);
@@ -210,9 +223,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_shortage_of_the_host_is_told_from_a_command_that_cannot_run() {
+        let error_of = |errno: Errno| std::io::Error::from(errno);
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::AGAIN,
+            Errno::NOSPC,
+        ] {
+            assert!(is_host_fault(&error_of(errno)), "{errno:?}");
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::TOOBIG, Errno::NOEXEC] {
+            assert!(!is_host_fault(&error_of(errno)), "{errno:?}");
+        }
+    }
+
+    #[test]
     fn the_head_keeps_the_first_and_the_tail_the_last_bytes() {
-        let mut head = Head::new(5);
-        let mut tail = Tail::default();
+        let mut head = OutputHead::new(5);
+        let mut tail = OutputTail::default();
         for chunk in [&b"abc"[..], b"defg", &[b'z'; STDERR_BYTES_MAX]] {
             head.push(chunk);
             tail.push(chunk);

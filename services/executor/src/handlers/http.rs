@@ -1,44 +1,51 @@
-//! Calls a URL.
+//! The `http` handler: calls a URL.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use dueline_api::v1::HttpConfig;
 use dueline_domain::RetryClass;
+use dueline_outbound::{TargetNotAllowed, Url, causes, check_url, is_unanswered};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use reqwest::{Client, Url};
+use reqwest::{Client, Response};
+use tokio::time::Instant;
 
-use super::{
-    http_guard::{GuardedResolver, NotAllowed, check_url},
-    http_reply, unusable,
-};
-use crate::{Failure, Handler, HandlerResult, HttpSettings, RunningTask};
+use super::{http_reply, invalid_settings};
+use crate::{Failure, Handler, HandlerResult, RunningTask};
 
-/// Settings in the form that a call needs.
+/// Settings of the `http` handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// Whether jobs may call private, local and other addresses that are not public. If not, jobs cannot reach the
+    /// executor's own network.
+    pub allow_private: bool,
+}
+
+/// A job's settings, checked and parsed for a call.
 #[derive(Debug)]
-struct Plan {
+struct HttpCall {
     config: HttpConfig,
     url: Url,
     method: Method,
     headers: HeaderMap,
 }
 
-impl Plan {
-    /// Makes a plan of a job's settings. No error is worth another try.
-    fn of(config: &str, settings: &HttpSettings) -> Result<Self, Failure> {
-        let unusable = |error| unusable(&error);
-        let config = HttpConfig::parse(config).map_err(unusable)?;
-        // The parser of the client that will call, so what is looked at here is where the call goes.
+impl HttpCall {
+    /// Parses and checks a job's settings. Every failure is fatal, because a retry would have the same settings.
+    fn parse(config: &str, settings: &HttpSettings) -> Result<Self, Failure> {
+        let invalid = |error| invalid_settings(&error);
+        let config = HttpConfig::parse(config).map_err(invalid)?;
+        // Parsed by the client's own parser, so that the checked target is the one that is called.
         let url = Url::parse(&config.url)
             .map_err(|error| Failure::fatal(format!("handler.config.url: {error}")))?;
         check_url(&url, settings.allow_private)
             .map_err(|refusal| Failure::fatal(refusal.to_string()))?;
-        let method = config.http_method().map_err(unusable)?;
-        let headers = config.header_map().map_err(unusable)?;
+        let method = config.http_method().map_err(invalid)?;
+        let headers = config.header_map().map_err(invalid)?;
         Ok(Self {
             config,
             url,
@@ -48,91 +55,106 @@ impl Plan {
     }
 }
 
-/// Clients are kept by their connect timeout, which is a setting of theirs; few of them differ.
+/// Most cached clients. The connect timeout is a setting of the client, so there is one client for each; few jobs
+/// differ in it.
 const CLIENTS_MAX: usize = 16;
 
-/// The handler.
-pub(crate) struct Http {
+/// A request that ended without an answer within this time is sent again: the server closed an idle connection. A server
+/// that ends later has probably begun to work on the request, so the next try is up to the job's retries.
+const CLOSED_MAX: Duration = Duration::from_secs(1);
+
+/// The connect timeout of a client in milliseconds, and whether the client opens a connection for each call.
+type ClientKind = (u32, bool);
+
+/// Makes the call of the job's settings.
+pub(crate) struct HttpHandler {
     settings: HttpSettings,
-    clients: Mutex<BTreeMap<u32, Client>>,
+    clients: Mutex<BTreeMap<ClientKind, Client>>,
 }
 
-impl Http {
+impl HttpHandler {
     pub(crate) fn new(settings: HttpSettings) -> Self {
-        // Another part of the process may have chosen one before; any will do.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Mutex::default();
         Self { settings, clients }
     }
 
-    fn client(&self, connect_timeout_ms: u32) -> Result<Client, Failure> {
+    fn client(&self, kind: ClientKind) -> Result<Client, Failure> {
+        let (connect_timeout_ms, is_fresh) = kind;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(&connect_timeout_ms) {
+        if let Some(client) = clients.get(&kind) {
             return Ok(client.clone());
         }
-        let resolver = GuardedResolver {
-            allow_private: self.settings.allow_private,
-        };
-        let client = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .user_agent(concat!("dueline/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(resolver))
-            .connect_timeout(Duration::from_millis(connect_timeout_ms.into()))
-            .build()
-            .map_err(|error| {
-                let text = format!("failed to set up the HTTP client: {}", causes(&error));
-                Failure::retriable(RetryClass::Slow, text)
-            })?;
+        let connect_timeout = Duration::from_millis(connect_timeout_ms.into());
+        let client =
+            dueline_outbound::client(self.settings.allow_private, connect_timeout, !is_fresh);
+        let client = client.map_err(|error| {
+            let text = format!("failed to set up the HTTP client: {}", causes(&error));
+            Failure::retriable(RetryClass::Slow, text)
+        })?;
         if clients.len() >= CLIENTS_MAX {
             clients.clear();
         }
-        clients.insert(connect_timeout_ms, client.clone());
+        clients.insert(kind, client.clone());
         Ok(client)
     }
 
-    async fn call(&self, plan: Plan, task: &RunningTask) -> HandlerResult {
-        let config = plan.config;
-        let client = self.client(config.connect_timeout_ms)?;
-        let has_body = plan.method != Method::GET && plan.method != Method::HEAD;
+    async fn send(&self, call: HttpCall, task: &RunningTask) -> HandlerResult {
+        let begun = Instant::now();
+        let mut answer = self.send_once(&call, task, false).await?;
+        let is_closed =
+            |error: &reqwest::Error| is_unanswered(error) && begun.elapsed() < CLOSED_MAX;
+        if answer.as_ref().is_err_and(is_closed) {
+            answer = self.send_once(&call, task, true).await?;
+        }
+        match answer {
+            Ok(response) => http_reply::read(response, &call.config, task.now()).await,
+            Err(error) => Err(call_failure(&error)),
+        }
+    }
+
+    /// Sends the request over a kept-alive connection if there is one, or over a fresh one.
+    async fn send_once(
+        &self,
+        call: &HttpCall,
+        task: &RunningTask,
+        is_fresh: bool,
+    ) -> Result<Result<Response, reqwest::Error>, Failure> {
+        let client = self.client((call.config.connect_timeout_ms, is_fresh))?;
+        let has_body = call.method != Method::GET && call.method != Method::HEAD;
         let mut request = client
-            .request(plan.method, plan.url)
-            .headers(headers(plan.headers, has_body, task))
-            .timeout(Duration::from_millis(config.timeout_ms.into()));
+            .request(call.method.clone(), call.url.clone())
+            .headers(headers(call.headers.clone(), has_body, task))
+            .timeout(Duration::from_millis(call.config.timeout_ms.into()));
         if has_body {
             request = request.body(task.input().clone());
         }
-        match request.send().await {
-            Ok(response) => http_reply::read(response, &config, task.now()).await,
-            Err(error) => Err(unsent(&error)),
-        }
+        Ok(request.send().await)
     }
 }
 
 #[async_trait]
-impl Handler for Http {
+impl Handler for HttpHandler {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
-        let plan = Plan::of(task.handler_config(), &self.settings)?;
+        let call = HttpCall::parse(task.handler_config(), &self.settings)?;
         tokio::select! {
             biased;
             _ = task.stopped() => Err(Failure::Cancelled),
-            ended = self.call(plan, task) => ended,
+            ended = self.send(call, task) => ended,
         }
     }
 }
 
-/// The job's headers, and those that tell about the task.
+/// The job's headers, and those that describe the task.
 fn headers(mut headers: HeaderMap, has_body: bool, task: &RunningTask) -> HeaderMap {
     let id = task.id().to_string();
-    let told = [
+    let of_task = [
         ("dueline-job", task.job().to_string()),
         ("dueline-task-id", id.clone()),
         ("dueline-attempt", task.attempt().to_string()),
         ("dueline-token", task.token().to_string()),
         ("idempotency-key", id),
     ];
-    for (name, value) in told {
+    for (name, value) in of_task {
         if let Ok(value) = HeaderValue::try_from(value) {
             headers.insert(HeaderName::from_static(name), value);
         }
@@ -150,31 +172,12 @@ fn headers(mut headers: HeaderMap, has_body: bool, task: &RunningTask) -> Header
     headers
 }
 
-/// There was no answer.
-fn unsent(error: &reqwest::Error) -> Failure {
-    match NotAllowed::within(error) {
+/// The failure of a call without a response.
+fn call_failure(error: &reqwest::Error) -> Failure {
+    match TargetNotAllowed::within(error) {
         Some(refusal) => Failure::fatal(refusal.to_string()),
         None => Failure::retriable(RetryClass::Standard, causes(error)),
     }
-}
-
-/// An error with its causes, since the outermost alone says little. The URL is left out: it may hold secrets.
-pub(super) fn causes(error: &reqwest::Error) -> String {
-    let what = if error.is_timeout() {
-        "timed out"
-    } else if error.is_connect() {
-        "failed to connect"
-    } else {
-        "failed"
-    };
-    let mut texts = vec![what.to_owned()];
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        texts.push(error.to_string());
-        cause = error.source();
-    }
-    texts.dedup();
-    texts.join(": ")
 }
 
 #[cfg(test)]
@@ -182,13 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_cannot_work_are_fatal() {
+    fn invalid_settings_are_fatal() {
         let public = HttpSettings::default();
         for (bad, why) in [
             (r"{}", "handler.config.url: missing field"),
             (r#"{"url": "nowhere"}"#, "handler.config.url"),
             (r#"{"url": "ftp://example.com/"}"#, "handler.config.url"),
-            // What only the client's own parser refuses.
+            // Refused by the client's own parser only.
             (r#"{"url": "http://1.2.3.4.5/"}"#, "handler.config.url"),
             (r#"{"url": "http://127.0.0.1/"}"#, "target_not_allowed"),
             (
@@ -200,7 +203,7 @@ mod tests {
                 "handler.config.headers",
             ),
         ] {
-            match Plan::of(bad, &public) {
+            match HttpCall::parse(bad, &public) {
                 Err(Failure::Fatal { error }) => assert!(error.starts_with(why), "{bad}: {error}"),
                 other => panic!("{bad}: {other:?}"),
             }
@@ -208,7 +211,7 @@ mod tests {
         let settings = HttpSettings {
             allow_private: true,
         };
-        let plan = Plan::of(r#"{"url": "http://127.0.0.1/"}"#, &settings).unwrap();
-        assert_eq!(plan.method, Method::POST);
+        let call = HttpCall::parse(r#"{"url": "http://127.0.0.1/"}"#, &settings).unwrap();
+        assert_eq!(call.method, Method::POST);
     }
 }

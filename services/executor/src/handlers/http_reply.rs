@@ -1,24 +1,25 @@
-//! What an HTTP answer means for the task.
+//! Turns an HTTP response into the result of a run.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use dueline_api::v1::HttpConfig;
 use dueline_domain::{RetryClass, Timestamp};
+use dueline_outbound::causes;
 use http::{HeaderMap, StatusCode, header};
 use reqwest::Response;
 
-use super::{cut_result, http::causes};
+use super::cut_result;
 use crate::{Failure, HandlerResult, Success};
 
-/// How much of the body of a failure goes into its text.
+/// How much of the response body of a failure becomes part of its error text.
 const ERROR_BODY_BYTES_MAX: usize = 1_024;
-/// Longest wait that the other side may ask for.
+/// Longest delay that `Retry-After` may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// What a status means.
+/// What a status means for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
+enum StatusMeaning {
     Success,
     Fatal,
     Retriable,
@@ -31,24 +32,24 @@ pub(super) async fn read(
 ) -> HandlerResult {
     let status = response.status();
     let meaning = meaning(status, config);
-    if meaning == Meaning::Success {
+    if meaning == StatusMeaning::Success {
         let (bytes, is_cut) = body(&mut response, config.result_max_bytes).await?;
         let total = (!is_cut).then_some(bytes.len());
         let result = cut_result(bytes, config.result_max_bytes, total);
         let result = Some(Bytes::from(result));
         return Ok(Success { result });
     }
-    let asked = retry_after(response.headers(), now);
-    // The status has said it; a body that breaks off adds nothing.
+    let retry_after = retry_after(response.headers(), now);
+    // An error while reading the body is ignored, because the status already decides.
     let text = body(&mut response, ERROR_BODY_BYTES_MAX).await;
     let text = text.map(|(bytes, _)| String::from_utf8_lossy(&bytes).trim().to_owned());
     let error = error_text(status, &text.unwrap_or_default());
-    if meaning == Meaning::Fatal {
+    if meaning == StatusMeaning::Fatal {
         return Err(Failure::fatal(error));
     }
-    let (class, delay) = match (status, asked) {
-        (StatusCode::TOO_MANY_REQUESTS, asked) => (RetryClass::RateLimited, asked),
-        (StatusCode::SERVICE_UNAVAILABLE, Some(asked)) => (RetryClass::RateLimited, Some(asked)),
+    let (class, delay) = match (status, retry_after) {
+        (StatusCode::TOO_MANY_REQUESTS, delay) => (RetryClass::RateLimited, delay),
+        (StatusCode::SERVICE_UNAVAILABLE, Some(delay)) => (RetryClass::RateLimited, Some(delay)),
         (StatusCode::SERVICE_UNAVAILABLE, None) => (RetryClass::Slow, None),
         _ => (RetryClass::Standard, None),
     };
@@ -59,19 +60,19 @@ pub(super) async fn read(
     })
 }
 
-fn meaning(status: StatusCode, config: &HttpConfig) -> Meaning {
+fn meaning(status: StatusCode, config: &HttpConfig) -> StatusMeaning {
     let code = status.as_u16();
     if config.success_statuses.contains(&code) {
-        return Meaning::Success;
+        return StatusMeaning::Success;
     }
     if config.fatal_statuses.contains(&code) {
-        return Meaning::Fatal;
+        return StatusMeaning::Fatal;
     }
     match code {
-        200..300 => Meaning::Success,
-        // Timeout, too early, too many: they pass. So do the server's own troubles.
-        408 | 425 | 429 | 500..600 => Meaning::Retriable,
-        _ => Meaning::Fatal,
+        200..300 => StatusMeaning::Success,
+        // Timeout, too early, too many requests, and errors of the server are temporary.
+        408 | 425 | 429 | 500..600 => StatusMeaning::Retriable,
+        _ => StatusMeaning::Fatal,
     }
 }
 
@@ -85,7 +86,7 @@ fn error_text(status: StatusCode, body: &str) -> String {
     format!("status {}{hint}{colon}{body}", status.as_u16())
 }
 
-/// The first `max` bytes of the body, and whether there was more. More than that is never read.
+/// The first `max` bytes of the body, and whether it is longer. Reading stops after that.
 async fn body(response: &mut Response, max: usize) -> Result<(Vec<u8>, bool), Failure> {
     let mut kept = Vec::new();
     loop {
@@ -99,14 +100,14 @@ async fn body(response: &mut Response, max: usize) -> Result<(Vec<u8>, bool), Fa
             }
             Ok(None) => return Ok((kept, false)),
             Err(error) => {
-                let text = format!("failed to read the answer: {}", causes(&error));
+                let text = format!("failed to read the response: {}", causes(&error));
                 return Err(Failure::retriable(RetryClass::Standard, text));
             }
         }
     }
 }
 
-/// The wait that the other side asks for, in seconds or as a date.
+/// The delay of a `Retry-After` header, which is in seconds or a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse::<u64>() {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_asked_for_in_seconds_or_until_a_date() {
+    fn retry_after_is_in_seconds_or_a_date() {
         let now = Timestamp::clamped(784_111_777_000);
         let wait = |text: &str| {
             let mut headers = HeaderMap::new();
@@ -141,28 +142,28 @@ mod tests {
     }
 
     #[test]
-    fn a_status_means_what_the_table_says_unless_the_job_says_otherwise() {
+    fn a_status_has_its_default_meaning_unless_the_job_overrides_it() {
         let plain = HttpConfig::parse(r#"{"url": "http://a/"}"#).unwrap();
         let json = r#"{"url": "http://a/", "success_statuses": [404], "fatal_statuses": [500]}"#;
         let own = HttpConfig::parse(json).unwrap();
         let of = |code, config| meaning(StatusCode::from_u16(code).unwrap(), config);
         for (code, expected) in [
-            (200, Meaning::Success),
-            (204, Meaning::Success),
-            (301, Meaning::Fatal),
-            (304, Meaning::Fatal),
-            (400, Meaning::Fatal),
-            (404, Meaning::Fatal),
-            (408, Meaning::Retriable),
-            (425, Meaning::Retriable),
-            (429, Meaning::Retriable),
-            (500, Meaning::Retriable),
-            (503, Meaning::Retriable),
-            (599, Meaning::Retriable),
+            (200, StatusMeaning::Success),
+            (204, StatusMeaning::Success),
+            (301, StatusMeaning::Fatal),
+            (304, StatusMeaning::Fatal),
+            (400, StatusMeaning::Fatal),
+            (404, StatusMeaning::Fatal),
+            (408, StatusMeaning::Retriable),
+            (425, StatusMeaning::Retriable),
+            (429, StatusMeaning::Retriable),
+            (500, StatusMeaning::Retriable),
+            (503, StatusMeaning::Retriable),
+            (599, StatusMeaning::Retriable),
         ] {
             assert_eq!(of(code, &plain), expected, "{code}");
         }
-        assert_eq!(of(404, &own), Meaning::Success);
-        assert_eq!(of(500, &own), Meaning::Fatal);
+        assert_eq!(of(404, &own), StatusMeaning::Success);
+        assert_eq!(of(500, &own), StatusMeaning::Fatal);
     }
 }

@@ -1,10 +1,11 @@
-//! Handlers that need no code of the user's.
+//! Built-in handlers.
 
 pub(crate) mod exec;
 pub(crate) mod exec_groups;
 pub(crate) mod exec_process;
+#[cfg(feature = "http")]
 pub(crate) mod http;
-pub(crate) mod http_guard;
+#[cfg(feature = "http")]
 pub(crate) mod http_reply;
 pub(crate) mod noop;
 
@@ -12,30 +13,30 @@ use dueline_api::ApiError;
 
 use crate::Failure;
 
-/// Settings that no run can use, now or later.
-fn unusable(error: &ApiError) -> Failure {
+/// The failure of a job whose handler settings are invalid, which no retry can cure.
+fn invalid_settings(error: &ApiError) -> Failure {
     Failure::fatal(error.message())
 }
 
-/// A bounded result: what exceeds `max` is replaced by a line that says so, so that nobody takes a part for the
-/// whole. `total` counts what there would have been, `None` when nobody looked.
+/// Cuts a result to `max` bytes. A cut result ends with a line that says so, which is part of the `max` bytes. `total`
+/// is the length of the whole result, `None` if it is unknown.
 fn cut_result(mut bytes: Vec<u8>, max: usize, total: Option<usize>) -> Vec<u8> {
     const SHORT: &str = "\n[cut]";
     if total.is_some_and(|total| total <= max) {
         return bytes;
     }
-    // The mark takes room from what is kept, and so does the length of the number in it.
-    let with = |total: usize, kept: usize| format!("\n[cut: {kept} of {total} bytes]");
-    let counted = total.filter(|total| with(*total, max).len() <= max);
-    let longest = counted.map_or(SHORT.len(), |total| with(total, max).len());
+    // The mark reduces the room for the result. Its own length varies with the number of digits of `kept`.
+    let counting_mark = |total: usize, kept: usize| format!("\n[cut: {kept} of {total} bytes]");
+    let counted = total.filter(|total| counting_mark(*total, max).len() <= max);
+    let longest = counted.map_or(SHORT.len(), |total| counting_mark(total, max).len());
     let kept = kept_len(&bytes, max.saturating_sub(longest));
-    let mark = counted.map_or_else(|| SHORT.to_owned(), |total| with(total, kept));
+    let mark = counted.map_or_else(|| SHORT.to_owned(), |total| counting_mark(total, kept));
     bytes.truncate(kept);
     bytes.extend_from_slice(&mark.as_bytes()[..mark.len().min(max)]);
     bytes
 }
 
-/// How much of `bytes` to keep when there is room for `max`: text is not cut within a character.
+/// The length of the first at most `max` bytes that does not end within a character of a text.
 fn kept_len(bytes: &[u8], max: usize) -> usize {
     let max = max.min(bytes.len());
     match std::str::from_utf8(&bytes[..max]) {
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_result_says_so_and_keeps_within_its_bound() {
+    fn a_cut_result_says_so_and_does_not_exceed_its_limit() {
         let whole = cut_result(b"abc".to_vec(), 3, Some(3));
         assert_eq!(whole, b"abc");
         let cut = cut_result(vec![b'x'; 100], 100, Some(5_000));

@@ -1,14 +1,14 @@
-//! Does nothing.
+//! The `noop` handler.
 
 use async_trait::async_trait;
 
 use crate::{Handler, HandlerResult, RunningTask, Success};
 
-/// Succeeds at once, for measurements.
-pub(crate) struct Noop;
+/// Succeeds at once; for measurements.
+pub(crate) struct NoopHandler;
 
 #[async_trait]
-impl Handler for Noop {
+impl Handler for NoopHandler {
     async fn run(&self, _: &RunningTask) -> HandlerResult {
         Ok(Success::default())
     }

@@ -1,194 +1,221 @@
-//! One call with many reports, and what its answers mean.
+//! One call with a batch of reports, and the effects of its answers.
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::{Action, ApiError, ErrorKind, Report, Reported, Work};
+use dueline_api::{Action, ApiError, Controller, ErrorKind, Report, ReportAck};
 use dueline_domain::{Jitter, Outcome, RetryClass, WriteId};
 use tokio::time::Instant;
 
-use super::Item;
-use crate::{StopReason, verdict};
+use crate::{StopReason, run::RunReport, verdict};
 
-/// A call that takes longer has failed as far as we can know.
+/// Timeout of a call; the outcome of its reports is then unknown.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// First wait before a report is repeated; it doubles each time.
+/// First wait before a report is repeated; doubled each time.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 /// Longest wait before a report is repeated.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// A call that is over.
-pub(super) struct Sent {
-    pub(super) items: Vec<Item>,
-    pub(super) answers: Vec<Result<Reported, ApiError>>,
-    /// When it began: whatever the store did was later.
-    pub(super) at: Instant,
-    pub(super) is_fresh: bool,
+/// A report that the reporter has received, until it is settled.
+pub(super) struct QueuedReport {
+    pub(super) report: RunReport,
+    /// Chosen at the first send and kept, so that a repetition is recognised.
+    pub(super) write: Option<WriteId>,
+    /// How often the report was repeated.
+    retries: u32,
 }
 
-/// What has become of a report.
-pub(super) enum Settled {
-    /// Nothing more is to be done.
+impl QueuedReport {
+    pub(super) fn new(report: RunReport) -> Self {
+        Self {
+            report,
+            write: None,
+            retries: 0,
+        }
+    }
+}
+
+/// A batch whose call has ended.
+pub(super) struct AnsweredBatch {
+    pub(super) reports: Vec<QueuedReport>,
+    pub(super) answers: Vec<Result<ReportAck, ApiError>>,
+    /// When the call began. All effects in the store are later.
+    pub(super) sent_at: Instant,
+    /// Whether this was the first send of its reports.
+    pub(super) is_first: bool,
+}
+
+/// What the answer to a report means for the reporter.
+pub(super) enum ReportResult {
+    /// The report is settled.
     Done,
-    /// An outcome is durable.
+    /// The report is settled: an outcome is durable.
     Finished,
-    /// The task is somebody else's.
+    /// The worker does not own the task any more.
     Lost,
-    /// It must be repeated.
-    Again { item: Item, after: Duration },
+    /// The report must be sent again.
+    Repeat {
+        queued: QueuedReport,
+        after: Duration,
+    },
 }
 
 pub(super) async fn send(
-    work: Arc<dyn Work>,
-    items: Vec<Item>,
-    is_fresh: bool,
+    controller: Arc<dyn Controller>,
+    reports: Vec<QueuedReport>,
+    is_first: bool,
     wait: Duration,
-) -> Sent {
+) -> AnsweredBatch {
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
-    let at = Instant::now();
-    let mut reports = Vec::with_capacity(items.len());
-    for item in &items {
-        if matches!(item.action, Action::Start) {
-            item.run.update_lease(|lease| lease.start_sent(at));
+    let sent_at = Instant::now();
+    let mut request = Vec::with_capacity(reports.len());
+    for queued in &reports {
+        let RunReport { run, action, .. } = &queued.report;
+        if matches!(action, Action::Start) {
+            run.update_lease(|lease| lease.start_sent(sent_at));
         }
-        reports.push(Report {
-            job: item.run.task.job.clone(),
-            id: item.run.task.id,
-            token: item.run.task.token,
-            // The reporter names each before it comes here.
-            write: item.write.unwrap_or(WriteId::from_random(0)),
-            action: item.action.clone(),
+        request.push(Report {
+            job: run.task.job.clone(),
+            id: run.task.id,
+            token: run.task.token,
+            // The reporter has set the write id of each report before this call.
+            write: queued.write.unwrap_or(WriteId::from_random(0)),
+            action: action.clone(),
+            trace: run.trace_of_end(action),
         });
     }
-    let answered = tokio::time::timeout(CALL_MAX, work.report(reports)).await;
+    let answered = tokio::time::timeout(CALL_MAX, controller.report(request)).await;
     let mut answers = answered.unwrap_or_default();
-    // A short answer is a fault of the other side; what is missing may or may not have happened.
-    answers.resize_with(items.len(), || {
+    // A controller that returns too few answers is faulty. The outcome of the unanswered reports is unknown.
+    answers.resize_with(reports.len(), || {
         let message = "the report was not answered";
         Err(ApiError::new(ErrorKind::Deadline, "no_answer", message))
     });
-    Sent {
-        items,
+    AnsweredBatch {
+        reports,
         answers,
-        at,
-        is_fresh,
+        sent_at,
+        is_first,
     }
 }
 
 pub(super) fn settle(
-    item: Item,
-    answer: Result<Reported, ApiError>,
-    sent: Instant,
+    queued: QueuedReport,
+    answer: Result<ReportAck, ApiError>,
+    sent_at: Instant,
     jitter: impl FnOnce() -> Jitter,
-) -> Settled {
+) -> ReportResult {
+    let report = &queued.report;
     match answer {
-        Ok(reported) => kept(item, reported, sent),
-        // Our own earlier sending, whose answer was lost and which another write of the task has covered up.
+        Ok(ack) => accepted(queued.report, ack, sent_at),
+        // An earlier send of this start was stored and its answer lost. The store no longer recognises the write id,
+        // because another write of the task came after it.
         Err(error)
-            if matches!(item.action, Action::Start)
-                && item.tries > 0
+            if matches!(report.action, Action::Start)
+                && queued.retries > 0
                 && error.reason() == "already_started" =>
         {
-            item.run.update_lease(|lease| {
-                let left = lease.ends_at().saturating_duration_since(sent);
-                lease.start_kept(sent, sent, Some(left));
+            report.run.update_lease(|lease| {
+                let left = lease.ends_at().saturating_duration_since(sent_at);
+                lease.start_stored(sent_at, sent_at, Some(left));
             });
-            Settled::Done
+            ReportResult::Done
         }
         Err(error) if error.is_lost() => {
             tracing::debug!(
-                job.name = %item.run.task.job, task.id = %item.run.task.id, %error,
-                "the task is not ours any more",
+                job.name = %report.run.task.job, task.id = %report.run.task.id, %error,
+                "this worker does not own the task any more",
             );
-            item.run.stop(StopReason::Lost);
-            item.answer(Err(error));
-            Settled::Lost
+            report.run.stop(StopReason::Lost);
+            queued.report.answer(Err(error));
+            ReportResult::Lost
         }
-        Err(error) if matches!(item.action, Action::Heartbeat) => {
-            item.run.missed_heartbeat();
-            item.answer(Err(error));
-            Settled::Done
+        Err(error) if matches!(report.action, Action::Heartbeat) => {
+            report.run.heartbeat_failed();
+            queued.report.answer(Err(error));
+            ReportResult::Done
         }
-        Err(error) if error.is_retryable() => repeat(item, error, jitter()),
-        Err(error) => refused(item, error),
+        Err(error) if error.is_retryable() => repeat(queued, error, jitter()),
+        Err(error) => refused(queued, error),
     }
 }
 
-fn kept(item: Item, reported: Reported, sent: Instant) -> Settled {
-    let (run, now, left) = (&item.run, Instant::now(), reported.lease);
-    match item.action {
-        Action::Start => run.update_lease(|lease| lease.start_kept(sent, now, left)),
+fn accepted(report: RunReport, ack: ReportAck, sent_at: Instant) -> ReportResult {
+    let (run, now, left) = (&report.run, Instant::now(), ack.lease);
+    match report.action {
+        Action::Start => run.update_lease(|lease| lease.start_stored(sent_at, now, left)),
         Action::Heartbeat | Action::Checkpoint { .. } | Action::Extend { .. } => {
-            run.update_lease(|lease| lease.renewed(sent, now, left));
+            run.update_lease(|lease| lease.renewed(sent_at, now, left));
         }
         Action::Finish { .. } | Action::Abandon | Action::Trash { .. } => {}
     }
-    if reported.cancel_requested && !run.is_over() {
+    if ack.cancel_requested && !run.is_over() {
         run.stop(StopReason::Cancelled);
     }
-    let is_finish = matches!(item.action, Action::Finish { .. });
-    item.answer(Ok(reported));
+    let is_finish = matches!(report.action, Action::Finish { .. });
+    report.answer(Ok(ack));
     if is_finish {
-        Settled::Finished
+        ReportResult::Finished
     } else {
-        Settled::Done
+        ReportResult::Done
     }
 }
 
-/// The store is away: the report is repeated while the task can still be ours.
-fn repeat(mut item: Item, error: ApiError, jitter: Jitter) -> Settled {
-    let doubled = RETRY_MIN.saturating_mul(1 << item.tries.min(6));
+/// Repeats a report after a retryable error, as long as the lease lasts. Then the report is dropped.
+fn repeat(mut queued: QueuedReport, error: ApiError, jitter: Jitter) -> ReportResult {
+    let doubled = RETRY_MIN.saturating_mul(1 << queued.retries.min(6));
     let wait = doubled.min(RETRY_MAX).mul_f64(0.5 + jitter.get() / 2.0);
-    let left = item
-        .run
+    let run = &queued.report.run;
+    let left = run
         .lease_ends_at()
         .saturating_duration_since(Instant::now());
-    // The other side may know better when to come back, as long as that leaves time for it.
-    let asked = error.retry_after().unwrap_or_default().min(left / 4);
-    let after = wait.max(asked);
+    // A wait that the error asks for is respected, up to a quarter of the remaining lease.
+    let retry_after = error.retry_after().unwrap_or_default().min(left / 4);
+    let after = wait.max(retry_after);
     if after < left {
-        item.tries += 1;
-        return Settled::Again { item, after };
+        queued.retries += 1;
+        return ReportResult::Repeat { queued, after };
     }
     tracing::warn!(
-        job.name = %item.run.task.job, task.id = %item.run.task.id, tries = item.tries + 1, %error,
+        job.name = %run.task.job, task.id = %run.task.id, tries = queued.retries + 1, %error,
         "failed to report before the lease ended; the task will run again",
     );
     metrics::counter!("dueline_executor_reports_dropped_total").increment(1);
-    if matches!(item.action, Action::Start) {
-        item.run.stop(StopReason::Expired);
+    if matches!(queued.report.action, Action::Start) {
+        run.stop(StopReason::Expired);
     }
-    item.answer(Err(error));
-    Settled::Done
+    queued.report.answer(Err(error));
+    ReportResult::Done
 }
 
-/// The report will never be accepted as it is.
-fn refused(mut item: Item, error: ApiError) -> Settled {
+/// Handles an error that is not retryable: the report will never be accepted as it is.
+fn refused(mut queued: QueuedReport, error: ApiError) -> ReportResult {
+    let RunReport { run, action, .. } = &mut queued.report;
     tracing::warn!(
-        job.name = %item.run.task.job, task.id = %item.run.task.id, %error,
+        job.name = %run.task.job, task.id = %run.task.id, %error,
         "failed to report: refused",
     );
-    match &mut item.action {
-        // Without an outcome the task would run again and again, to be refused each time.
+    match action {
+        // A refused success becomes a failure. Without an outcome, the task would run and be refused for ever.
         Action::Finish {
             outcome: outcome @ Outcome::Success { .. },
             ..
         } => {
             let text = format!("the result was refused: {error}");
             *outcome = verdict::retriable(RetryClass::Slow, &text);
-            // Another write needs another name.
-            item.write = None;
-            item.tries += 1;
-            return Settled::Again {
-                item,
+            // The changed report is another write and needs its own write id.
+            queued.write = None;
+            queued.retries += 1;
+            return ReportResult::Repeat {
+                queued,
                 after: Duration::ZERO,
             };
         }
-        // Heartbeats would be refused as well, so this run cannot keep its lease.
-        Action::Start => item.run.stop(StopReason::Expired),
+        // Without a start, heartbeats are refused too, so the run cannot keep its lease.
+        Action::Start => run.stop(StopReason::Expired),
         _ => {}
     }
-    item.answer(Err(error));
-    Settled::Done
+    queued.report.answer(Err(error));
+    ReportResult::Done
 }

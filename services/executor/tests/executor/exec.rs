@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_api::{Action, Assignment, Reported};
+use dueline_api::{Action, Assignment, ReportAck};
 use dueline_domain::Outcome;
 use dueline_executor::{BuiltIn, Registry};
 use tokio::time::Instant;
@@ -32,13 +32,13 @@ fn script(script: &str, more: &str) -> Assignment {
 
 async fn outcome_of(task: Assignment) -> Outcome {
     let rig = rig();
-    rig.work.push([task]);
-    let outcome = rig.work.outcome().await;
+    rig.controller.push([task]);
+    let outcome = rig.controller.outcome().await;
     rig.drain().await;
     outcome
 }
 
-/// Waits until a file has something in it.
+/// Waits until a file has a complete line, and returns its content.
 async fn content(path: &Path) -> String {
     for _ in 0..3_000 {
         match std::fs::read_to_string(path) {
@@ -49,7 +49,7 @@ async fn content(path: &Path) -> String {
     panic!("{} stayed empty", path.display())
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process exists and is not a zombie.
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     stat.is_ok_and(|stat| !stat.contains(") Z "))
@@ -62,7 +62,7 @@ async fn until_dead(pid: &str) {
         }
         tokio::time::sleep(ms(10)).await;
     }
-    panic!("process {pid} is still there")
+    panic!("process {pid} is still alive")
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn the_output_of_a_command_is_the_result_and_its_input_the_payload() {
     let payload = Bytes::from(vec![b'p'; 300_000]);
     let outcome = outcome_of(built_in("exec", config, "hello")).await;
     assert_eq!(result_of(&outcome), b"hello");
-    // Far more than a pipe holds, in both directions, and more than may be kept.
+    // Far more than a pipe holds, in both directions, and more than a result may have.
     let outcome = outcome_of(built_in("exec", config, payload)).await;
     let result = result_of(&outcome);
     assert!(result.len() <= 64 * 1024);
@@ -96,7 +96,7 @@ async fn a_command_may_ignore_its_input() {
 }
 
 #[tokio::test]
-async fn exit_codes_decide_whether_it_is_tried_again() {
+async fn exit_codes_decide_whether_a_failure_is_retriable() {
     let more = r#", "fatal_exit_codes": [3], "retriable_exit_codes": [65]"#;
     for (exit, is_fatal) in [
         ("exit 1", false),
@@ -125,7 +125,7 @@ async fn the_end_of_the_error_output_is_kept() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_run_at_all_is_fatal() {
+async fn a_command_that_cannot_be_run_is_a_fatal_failure() {
     for config in [
         r#"{"command": ["/no/such/command"]}"#,
         r#"{"command": ["/etc/passwd"]}"#,
@@ -139,8 +139,8 @@ async fn what_cannot_be_run_at_all_is_fatal() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_used_is_told_apart_from_a_program_that_cannot_be_run() {
-    for (program, cwd, wanted) in [
+async fn the_error_says_whether_the_folder_or_the_program_is_wrong() {
+    for (program, cwd, expected) in [
         (
             "true",
             "/no/such/folder",
@@ -160,12 +160,12 @@ async fn a_folder_that_cannot_be_used_is_told_apart_from_a_program_that_cannot_b
         let config = format!(r#"{{"command": ["{program}"], "cwd": "{cwd}"}}"#);
         let outcome = outcome_of(built_in("exec", &config, "")).await;
         let (is_fatal, error) = error_of(&outcome);
-        assert!(is_fatal && error.starts_with(wanted), "{outcome:?}");
+        assert!(is_fatal && error.starts_with(expected), "{outcome:?}");
     }
 }
 
 #[tokio::test]
-async fn a_command_sees_its_task_and_nothing_of_our_environment() {
+async fn a_command_gets_variables_of_its_task_and_not_the_executors_environment() {
     let task = Assignment {
         attempt: 4,
         name: Some(Arc::from("a name")),
@@ -186,13 +186,13 @@ async fn a_command_sees_its_task_and_nothing_of_our_environment() {
     ] {
         assert!(lines.contains(&line), "{line} is missing in {text}");
     }
-    let is_ours = |line: &&str| line.starts_with("CARGO");
+    let is_inherited = |line: &&&str| line.starts_with("CARGO");
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
-    assert_eq!(lines.iter().filter(|it| is_ours(it)).count(), 0, "{text}");
+    assert_eq!(lines.iter().filter(is_inherited).count(), 0, "{text}");
 }
 
 #[tokio::test]
-async fn a_child_left_behind_with_the_pipes_does_not_hold_up_the_run() {
+async fn a_child_process_that_keeps_the_pipes_open_does_not_delay_the_run() {
     let begun = Instant::now();
     let outcome = outcome_of(script("echo out; sleep 30 & exit 0", "")).await;
     assert_eq!(result_of(&outcome), b"out\n");
@@ -200,8 +200,8 @@ async fn a_child_left_behind_with_the_pipes_does_not_hold_up_the_run() {
 }
 
 fn cancelling(rig: &Rig) {
-    rig.work.answer(|report| {
-        Ok(Reported {
+    rig.controller.answer(|report| {
+        Ok(ReportAck {
             cancel_requested: matches!(report.action, Action::Heartbeat),
             ..ok()?
         })
@@ -218,10 +218,10 @@ async fn g_08_a_cancelled_command_gets_sigterm_and_may_clean_up() {
         ready.display(),
     );
     let rig = rig();
-    rig.work.push([script(&trap, "")]);
+    rig.controller.push([script(&trap, "")]);
     content(&ready).await;
     cancelling(&rig);
-    assert_eq!(rig.work.outcome().await, Outcome::Cancelled);
+    assert_eq!(rig.controller.outcome().await, Outcome::Cancelled);
     assert_eq!(content(&cleaned).await, "cleaned\n");
     rig.drain().await;
 }
@@ -231,43 +231,43 @@ async fn g_08_a_command_that_ignores_sigterm_is_killed_with_all_its_children() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let path = file.display();
-    let deaf = format!(
+    let ignores_sigterm = format!(
         "trap '' TERM; /bin/sh -c 'trap \"\" TERM; echo $$ > {path}; while :; do sleep 0.02; done' & wait; wait"
     );
     let rig = rig();
-    rig.work.push([script(&deaf, "")]);
+    rig.controller.push([script(&ignores_sigterm, "")]);
     let pid = content(&file).await;
     assert!(is_alive(&pid));
     cancelling(&rig);
     let begun = Instant::now();
-    assert_eq!(rig.work.outcome().await, Outcome::Cancelled);
-    assert!(begun.elapsed() >= ms(400), "the grace was not given");
+    assert_eq!(rig.controller.outcome().await, Outcome::Cancelled);
+    assert!(begun.elapsed() >= ms(400), "killed before the kill grace");
     until_dead(&pid).await;
     rig.drain().await;
 }
 
 #[tokio::test]
-async fn children_die_with_a_leader_that_obeys_sigterm() {
+async fn children_that_ignore_sigterm_die_with_a_leader_that_obeys_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let path = file.display();
-    let half_deaf = format!(
+    let child_ignores_sigterm = format!(
         "/bin/sh -c 'trap \"\" TERM; echo $$ > {path}; while :; do sleep 0.02; done' & exec sleep 60"
     );
     let rig = rig();
-    rig.work.push([script(&half_deaf, "")]);
+    rig.controller.push([script(&child_ignores_sigterm, "")]);
     let pid = content(&file).await;
     rig.shutdown.stop_work();
-    let work = rig.work.clone();
+    let controller = rig.controller.clone();
     rig.ended().await.unwrap();
     until_dead(&pid).await;
-    assert_eq!(work.actions().last(), Some(&Action::Abandon));
+    assert_eq!(controller.actions().last(), Some(&Action::Abandon));
 }
 
-/// Answers as a status controller does, with what is left until the heartbeat timeout or the deadline.
+/// Answers as a status controller does, with the time left until the heartbeat timeout or the deadline.
 fn answering(rig: &Rig, run_timeout: Option<Duration>, heartbeat_timeout: Duration) {
     let mut deadline = None;
-    rig.work.answer(move |report| {
+    rig.controller.answer(move |report| {
         let now = Instant::now();
         if matches!(report.action, Action::Start) {
             deadline = run_timeout.map(|limit| now + limit);
@@ -275,7 +275,7 @@ fn answering(rig: &Rig, run_timeout: Option<Duration>, heartbeat_timeout: Durati
         let left = deadline.map_or(heartbeat_timeout, |at| {
             at.saturating_duration_since(now).min(heartbeat_timeout)
         });
-        Ok(Reported {
+        Ok(ReportAck {
             lease: Some(left),
             ..ok()?
         })
@@ -283,7 +283,7 @@ fn answering(rig: &Rig, run_timeout: Option<Duration>, heartbeat_timeout: Durati
 }
 
 #[tokio::test]
-async fn a_run_timeout_is_used_up_nearly_to_its_end_and_no_further() {
+async fn a_run_can_use_almost_its_whole_run_timeout_and_no_more() {
     let hour = Duration::from_secs(3_600);
     for (seconds, limit_ms, is_enough) in [
         ("0.2", 500, true),
@@ -292,14 +292,14 @@ async fn a_run_timeout_is_used_up_nearly_to_its_end_and_no_further() {
         ("3", 400, false),
     ] {
         for (start_first, is_fixed) in [(false, false), (true, false), (false, true)] {
-            // Either the run timeout, or a heartbeat timeout to which heartbeats add nothing.
+            // The limit is the run timeout, or a heartbeat timeout that heartbeats do not extend.
             let limit = ms(limit_ms);
             let run_timeout = (!is_fixed).then_some(limit);
             let heartbeat_timeout = if is_fixed { limit } else { ms(8_000) };
             let rig = rig();
             answering(&rig, run_timeout, heartbeat_timeout);
             let begun = Instant::now();
-            rig.work.push([Assignment {
+            rig.controller.push([Assignment {
                 run_timeout,
                 heartbeat_timeout,
                 heartbeat_increment: if is_fixed { Duration::ZERO } else { ms(8_000) },
@@ -307,7 +307,7 @@ async fn a_run_timeout_is_used_up_nearly_to_its_end_and_no_further() {
                 claim_timeout: hour,
                 ..script(&format!("sleep {seconds}"), "")
             }]);
-            let outcome = rig.work.outcome().await;
+            let outcome = rig.controller.outcome().await;
             let what = format!("{seconds} s under {limit:?}: {outcome:?}");
             if is_enough {
                 assert!(matches!(outcome, Outcome::Success { .. }), "{what}");
@@ -326,17 +326,17 @@ async fn commands_can_be_killed_at_once_with_all_their_children() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let path = file.display();
-    let deaf = format!(
+    let ignores_sigterm = format!(
         "trap '' TERM; /bin/sh -c 'trap \"\" TERM; echo $$ > {path}; while :; do sleep 0.02; done' & wait; wait"
     );
     let rig = rig();
-    rig.work.push([script(&deaf, "")]);
+    rig.controller.push([script(&ignores_sigterm, "")]);
     let pid = content(&file).await;
     assert!(is_alive(&pid));
     assert_eq!(rig.executor.kill_all(), 1);
     until_dead(&pid).await;
-    // It did not fail by itself, so no try is used.
-    rig.work
+    // The command was stopped and did not fail, so no try is used.
+    rig.controller
         .reported(1, |it| matches!(it, Action::Abandon))
         .await;
     assert_eq!(rig.executor.kill_all(), 0);

@@ -1,4 +1,4 @@
-//! A controller that does as it is told.
+//! A controller that tests script.
 
 use std::{
     collections::VecDeque,
@@ -9,82 +9,84 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{
-    Action, Alive, ApiError, Assignment, ErrorKind, NextWork, Registration, Report, Reported, Work,
+    Action, ApiError, Assignment, Controller, ErrorKind, PollRequest, Registered, Registration,
+    Report, ReportAck,
 };
 use dueline_domain::{
     Handler as HandlerSpec, JobName, Outcome, StateKind, TaskId, Timestamp, Token, Weight, WorkerId,
 };
 use tokio::{sync::Notify, time::Instant};
 
-type Answer = Box<dyn FnMut(&Report) -> Result<Reported, ApiError> + Send>;
+type ReportAnswer = Box<dyn FnMut(&Report) -> Result<ReportAck, ApiError> + Send>;
 
-/// Hands out a queue of tasks and keeps what is reported.
-pub(crate) struct FakeWork {
-    state: Mutex<State>,
+/// Dispatches a queue of tasks and records all reports.
+pub(crate) struct FakeController {
+    state: Mutex<FakeState>,
     changed: Notify,
 }
 
-pub(crate) struct State {
+pub(crate) struct FakeState {
     pub(crate) queue: VecDeque<Assignment>,
-    pub(crate) asks: Vec<NextWork>,
-    /// Tasks handed out.
-    pub(crate) given: usize,
-    /// Everything that was ever sent, with the time of sending.
+    pub(crate) polls: Vec<PollRequest>,
+    /// How many tasks were dispatched.
+    pub(crate) dispatched: usize,
+    /// All reports, with the time of sending.
     pub(crate) reports: Vec<(Instant, Report)>,
     pub(crate) batches: Vec<usize>,
-    /// Tasks with a report under way, to see that there is never a second one.
-    under_way: Vec<TaskId>,
-    pub(crate) alive: Vec<Registration>,
-    pub(crate) left: Vec<WorkerId>,
+    /// Tasks with a report in flight, to check that there is at most one for each task.
+    in_flight: Vec<TaskId>,
+    pub(crate) registrations: Vec<Registration>,
+    pub(crate) deregistered: Vec<WorkerId>,
     /// How many registrations fail first.
-    pub(crate) alive_failures: u32,
-    /// What workers are told.
+    pub(crate) registration_failures: u32,
+    /// The same field of the answer to registrations.
     pub(crate) claims_start: bool,
-    answer: Answer,
-    pub(crate) next_takes: Duration,
-    /// How long the tasks of an answer are on their way after their claim.
+    answer: ReportAnswer,
+    pub(crate) poll_takes: Duration,
+    /// How long an answer with tasks takes after their claim.
     pub(crate) answer_takes: Duration,
     pub(crate) report_takes: Duration,
-    /// Whether weights are disregarded.
-    pub(crate) is_careless: bool,
+    /// Whether tasks are dispatched without regard to the polled weight.
+    pub(crate) ignores_weight: bool,
     /// How many calls get one answer too few.
     pub(crate) short_answers: u32,
 }
 
-pub(crate) fn ok() -> Result<Reported, ApiError> {
-    Ok(Reported {
+pub(crate) fn ok() -> Result<ReportAck, ApiError> {
+    Ok(ReportAck {
         state: StateKind::Processing,
         cancel_requested: false,
         lease: None,
     })
 }
 
-pub(crate) fn lost() -> Result<Reported, ApiError> {
-    Err(ApiError::new(ErrorKind::Conflict, "lost", "not yours"))
+pub(crate) fn lost() -> Result<ReportAck, ApiError> {
+    let text = "another worker owns it";
+    Err(ApiError::new(ErrorKind::Conflict, "lost", text))
 }
 
-pub(crate) fn away() -> Result<Reported, ApiError> {
-    Err(ApiError::unavailable("the store is away"))
+pub(crate) fn unavailable() -> Result<ReportAck, ApiError> {
+    Err(ApiError::unavailable("the store is unavailable"))
 }
 
-impl FakeWork {
+impl FakeController {
     pub(crate) fn new() -> Arc<Self> {
-        let state = State {
+        let state = FakeState {
             queue: VecDeque::new(),
-            asks: Vec::new(),
-            given: 0,
+            polls: Vec::new(),
+            dispatched: 0,
             reports: Vec::new(),
             batches: Vec::new(),
-            under_way: Vec::new(),
-            alive: Vec::new(),
-            left: Vec::new(),
-            alive_failures: 0,
+            in_flight: Vec::new(),
+            registrations: Vec::new(),
+            deregistered: Vec::new(),
+            registration_failures: 0,
             claims_start: false,
             answer: Box::new(|_| ok()),
-            next_takes: Duration::ZERO,
+            poll_takes: Duration::ZERO,
             answer_takes: Duration::ZERO,
             report_takes: Duration::ZERO,
-            is_careless: false,
+            ignores_weight: false,
             short_answers: 0,
         };
         Arc::new(Self {
@@ -93,7 +95,7 @@ impl FakeWork {
         })
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, FakeState> {
         self.state.lock().unwrap()
     }
 
@@ -104,22 +106,22 @@ impl FakeWork {
 
     pub(crate) fn answer(
         &self,
-        answer: impl FnMut(&Report) -> Result<Reported, ApiError> + Send + 'static,
+        answer: impl FnMut(&Report) -> Result<ReportAck, ApiError> + Send + 'static,
     ) {
         self.state().answer = Box::new(answer);
     }
 
-    /// Waits until `look` finds what it wants.
+    /// Waits until `check` returns a value.
     pub(crate) async fn until<T>(
         &self,
         what: &str,
-        mut look: impl FnMut(&State) -> Option<T>,
+        mut check: impl FnMut(&FakeState) -> Option<T>,
     ) -> T {
         let found = async {
             loop {
                 let mut changed = std::pin::pin!(self.changed.notified());
                 changed.as_mut().enable();
-                if let Some(found) = look(&self.state()) {
+                if let Some(found) = check(&self.state()) {
                     return found;
                 }
                 changed.await;
@@ -131,11 +133,15 @@ impl FakeWork {
         }
     }
 
-    /// Waits for `n` reports that `wanted` picks.
-    pub(crate) async fn reported(&self, n: usize, wanted: impl Fn(&Action) -> bool) -> Vec<Report> {
+    /// Waits for `n` reports whose actions match.
+    pub(crate) async fn reported(
+        &self,
+        n: usize,
+        matches: impl Fn(&Action) -> bool,
+    ) -> Vec<Report> {
         self.until("reports", |state| {
             let all = state.reports.iter().map(|(_, report)| report);
-            let found: Vec<_> = all.filter(|it| wanted(&it.action)).cloned().collect();
+            let found: Vec<_> = all.filter(|it| matches(&it.action)).cloned().collect();
             (found.len() >= n).then_some(found)
         })
         .await
@@ -146,12 +152,12 @@ impl FakeWork {
         let reports = self.reported(n, is_finish).await;
         let outcome = |report: Report| match report.action {
             Action::Finish { outcome, .. } => (report.id, outcome),
-            _ => unreachable!("only outcomes were asked for"),
+            _ => unreachable!("only finishes match"),
         };
         reports.into_iter().map(outcome).collect()
     }
 
-    /// The outcome of the only task there is.
+    /// Waits for the outcome of the only task.
     pub(crate) async fn outcome(&self) -> Outcome {
         self.outcomes(1).await.remove(0).1
     }
@@ -172,13 +178,13 @@ pub(crate) fn is_abandon(action: &Action) -> bool {
 }
 
 #[async_trait]
-impl Work for FakeWork {
-    async fn next(&self, ask: NextWork) -> Result<Vec<Assignment>, ApiError> {
-        let asked = Instant::now();
+impl Controller for FakeController {
+    async fn poll(&self, request: PollRequest) -> Result<Vec<Assignment>, ApiError> {
+        let polled_at = Instant::now();
         let (takes, until) = {
             let mut state = self.state();
-            state.asks.push(ask.clone());
-            (state.next_takes, asked + ask.wait)
+            state.polls.push(request.clone());
+            (state.poll_takes, polled_at + request.wait)
         };
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -186,31 +192,31 @@ impl Work for FakeWork {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
-            let (given, answer_takes) = {
+            let (dispatched, answer_takes) = {
                 let mut state = self.state();
-                let mut given = Vec::new();
-                let mut weight_left = ask.weight_max;
-                while given.len() < ask.tasks_max {
-                    let is_careless = state.is_careless;
+                let mut dispatched = Vec::new();
+                let mut weight_left = request.weight_max;
+                while dispatched.len() < request.tasks_max {
+                    let ignores_weight = state.ignores_weight;
                     let fits = |task: &mut Assignment| {
-                        is_careless || u32::from(task.weight.get()) <= weight_left
+                        ignores_weight || u32::from(task.weight.get()) <= weight_left
                     };
                     let Some(mut task) = state.queue.pop_front_if(fits) else {
                         break;
                     };
-                    task.started = ask.start;
-                    task.waited = asked.elapsed();
+                    task.started = request.start;
+                    task.waited = polled_at.elapsed();
                     weight_left = weight_left.saturating_sub(task.weight.get().into());
-                    given.push(task);
+                    dispatched.push(task);
                 }
-                state.given += given.len();
-                (given, state.answer_takes)
+                state.dispatched += dispatched.len();
+                (dispatched, state.answer_takes)
             };
-            if !given.is_empty() {
+            if !dispatched.is_empty() {
                 if !answer_takes.is_zero() {
                     tokio::time::sleep(answer_takes).await;
                 }
-                return Ok(given);
+                return Ok(dispatched);
             }
             tokio::select! {
                 biased;
@@ -220,31 +226,31 @@ impl Work for FakeWork {
         }
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let takes = {
             let mut state = self.state();
             state.batches.push(reports.len());
             for report in &reports {
                 assert!(
-                    !state.under_way.contains(&report.id),
+                    !state.in_flight.contains(&report.id),
                     "two reports of {} at a time",
                     report.id
                 );
-                state.under_way.push(report.id);
+                state.in_flight.push(report.id);
                 state.reports.push((Instant::now(), report.clone()));
             }
             state.report_takes
         };
         self.changed.notify_waiters();
-        let mut given_up = GivenUp(self, Some(&reports));
+        let mut dropped_call = DroppedCall(self, Some(&reports));
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
         }
-        given_up.1 = None;
-        drop(given_up);
+        dropped_call.1 = None;
+        drop(dropped_call);
         let mut state = self.state();
         let answers = reports.iter().map(|report| {
-            state.under_way.retain(|id| *id != report.id);
+            state.in_flight.retain(|id| *id != report.id);
             (state.answer)(report)
         });
         let mut answers: Vec<_> = answers.collect();
@@ -257,38 +263,38 @@ impl Work for FakeWork {
         answers
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         let mut state = self.state();
-        state.alive.push(worker);
-        if state.alive_failures > 0 {
-            state.alive_failures -= 1;
+        state.registrations.push(worker);
+        if state.registration_failures > 0 {
+            state.registration_failures -= 1;
             return Err(ApiError::unavailable("not yet"));
         }
-        Ok(Alive {
+        Ok(Registered {
             interval: Duration::from_secs(60),
             claims_start: state.claims_start,
         })
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
-        self.state().left.push(worker.clone());
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
+        self.state().deregistered.push(worker.clone());
         Ok(())
     }
 }
 
-/// A call that its caller gave up is not under way any more.
-struct GivenUp<'a>(&'a FakeWork, Option<&'a [Report]>);
+/// Removes the reports of a call from `in_flight` when its caller drops the call.
+struct DroppedCall<'a>(&'a FakeController, Option<&'a [Report]>);
 
-impl Drop for GivenUp<'_> {
+impl Drop for DroppedCall<'_> {
     fn drop(&mut self) {
         for report in self.1.unwrap_or_default() {
             let mut state = self.0.state();
-            state.under_way.retain(|id| *id != report.id);
+            state.in_flight.retain(|id| *id != report.id);
         }
     }
 }
 
-/// A task of the job `job` with the default times.
+/// A task of the job `job` with the default timeouts.
 pub(crate) fn task(number: u16) -> Assignment {
     let mut id = [0; 16];
     id[14..].copy_from_slice(&number.to_be_bytes());
@@ -337,13 +343,13 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The text of a failure, with whether it is fatal.
+/// Whether a failure is fatal, and its text.
 #[track_caller]
 pub(crate) fn error_of(outcome: &Outcome) -> (bool, &str) {
     match outcome {
         Outcome::Retriable { error, .. } => (false, error),
         Outcome::Fatal { error } => (true, error),
-        _ => panic!("{outcome:?} is no failure"),
+        _ => panic!("{outcome:?} is not a failure"),
     }
 }
 
@@ -351,6 +357,6 @@ pub(crate) fn error_of(outcome: &Outcome) -> (bool, &str) {
 pub(crate) fn result_of(outcome: &Outcome) -> &[u8] {
     match outcome {
         Outcome::Success { result } => result.as_deref().unwrap_or_default(),
-        _ => panic!("{outcome:?} is no success"),
+        _ => panic!("{outcome:?} is not a success"),
     }
 }

@@ -24,12 +24,16 @@ use crate::fake::{built_in, error_of, ms, result_of};
 use crate::rig::Rig;
 
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(Method, HeaderMap, Bytes)>>>);
+struct RecordedCalls(Arc<Mutex<Vec<(Method, HeaderMap, Bytes)>>>);
 
-async fn server() -> (SocketAddr, Seen, TaskGroup) {
-    let seen = Seen::default();
-    let echo = |State(seen): State<Seen>, method: Method, headers: HeaderMap, body: Bytes| async move {
-        seen.0.lock().unwrap().push((method, headers, body.clone()));
+async fn server() -> (SocketAddr, RecordedCalls, TaskGroup) {
+    let calls = RecordedCalls::default();
+    let echo = |State(calls): State<RecordedCalls>,
+                method: Method,
+                headers: HeaderMap,
+                body: Bytes| async move {
+        let call = (method, headers, body.clone());
+        calls.0.lock().unwrap().push(call);
         body
     };
     let status = |Path(code): Path<u16>, headers: HeaderMap| async move {
@@ -57,16 +61,16 @@ async fn server() -> (SocketAddr, Seen, TaskGroup) {
         .route("/status/{code}", any(status))
         .route("/endless", any(endless))
         .route("/never", get(std::future::pending::<StatusCode>))
-        .with_state(seen.clone());
+        .with_state(calls.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tasks = TaskGroup::new();
     tasks.spawn("server", async move { axum::serve(listener, router).await });
-    (address, seen, tasks)
+    (address, calls, tasks)
 }
 
-/// A server that promises more than it sends.
-async fn breaking_server() -> (SocketAddr, TaskGroup) {
+/// A server whose response is shorter than its content length.
+async fn truncating_server() -> (SocketAddr, TaskGroup) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tasks = TaskGroup::new();
@@ -80,14 +84,80 @@ async fn breaking_server() -> (SocketAddr, TaskGroup) {
     (address, tasks)
 }
 
+/// A server that answers the first request of each connection, and closes the connection when it has read a second one.
+/// Counts its requests.
+async fn closing_server() -> (SocketAddr, Arc<Mutex<usize>>, TaskGroup) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (requests, tasks) = (Arc::new(Mutex::new(0)), TaskGroup::new());
+    let counted = requests.clone();
+    tasks.spawn("server", async move {
+        loop {
+            let (mut socket, _) = listener.accept().await?;
+            for is_answered in [true, false] {
+                if socket.read(&mut [0; 4_096]).await? == 0 {
+                    break;
+                }
+                *counted.lock().unwrap() += 1;
+                if is_answered {
+                    let answer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                    socket.write_all(answer.as_bytes()).await?;
+                }
+            }
+        }
+        #[expect(unreachable_code, reason = "names the type of the error")]
+        Ok::<_, std::io::Error>(())
+    });
+    (address, requests, tasks)
+}
+
+#[tokio::test]
+async fn a_request_over_a_connection_that_closes_just_then_is_sent_again_and_uses_no_try() {
+    let (address, requests, _server) = closing_server().await;
+    let http = BuiltIn {
+        http: Some(HttpSettings {
+            allow_private: true,
+        }),
+        ..BuiltIn::default()
+    };
+    let rig = Rig::start(Registry::built_in(http));
+    let config = format!(r#"{{"url": "http://{address}/"}}"#);
+    for n in 1..=3 {
+        // One after the other, so that the second call finds the connection of the first.
+        rig.controller.push([built_in("http", &config, "payload")]);
+        let outcomes = rig.controller.outcomes(n).await;
+        assert_eq!(result_of(&outcomes[n - 1].1), b"ok", "call {n}");
+    }
+    rig.drain().await;
+    let requests = *requests.lock().unwrap();
+    assert!((4..=5).contains(&requests), "{requests} requests");
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_asked_twice_in_a_try() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = Arc::new(Mutex::new(0));
+    let (counted, tasks) = (accepted.clone(), TaskGroup::new());
+    tasks.spawn_infallible("server", async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            *counted.lock().unwrap() += 1;
+            let _ = socket.read(&mut [0; 4_096]).await;
+        }
+    });
+    let outcome = call(address, "/", "").await;
+    assert!(matches!(outcome, Outcome::Retriable { .. }), "{outcome:?}");
+    assert_eq!(*accepted.lock().unwrap(), 2);
+}
+
 async fn outcome_of(allow_private: bool, task: Assignment) -> Outcome {
     let http = BuiltIn {
         http: Some(HttpSettings { allow_private }),
         ..BuiltIn::default()
     };
     let rig = Rig::start(Registry::built_in(http));
-    rig.work.push([task]);
-    let outcome = rig.work.outcome().await;
+    rig.controller.push([task]);
+    let outcome = rig.controller.outcome().await;
     rig.drain().await;
     outcome
 }
@@ -98,8 +168,8 @@ async fn call(address: SocketAddr, path: &str, more: &str) -> Outcome {
 }
 
 #[tokio::test]
-async fn a_call_carries_the_payload_and_tells_about_the_task() {
-    let (address, seen, _server) = server().await;
+async fn a_call_carries_the_payload_and_headers_that_describe_the_task() {
+    let (address, calls, _server) = server().await;
     let more = r#""headers": {"Authorization": "Bearer x"}"#;
     let config = format!(r#"{{"url": "http://{address}/echo", {more}}}"#);
     let task = Assignment {
@@ -110,7 +180,7 @@ async fn a_call_carries_the_payload_and_tells_about_the_task() {
     let (id, token) = (task.id.to_string(), task.token.to_string());
     let outcome = outcome_of(true, task).await;
     assert_eq!(result_of(&outcome), br#"{"a":1}"#);
-    let (method, headers, _) = seen.0.lock().unwrap().remove(0);
+    let (method, headers, _) = calls.0.lock().unwrap().remove(0);
     assert_eq!(method, Method::POST);
     for (name, value) in [
         ("dueline-job", "job"),
@@ -127,17 +197,17 @@ async fn a_call_carries_the_payload_and_tells_about_the_task() {
 
 #[tokio::test]
 async fn a_get_has_no_body() {
-    let (address, seen, _server) = server().await;
+    let (address, calls, _server) = server().await;
     let outcome = call(address, "/echo", r#", "method": "GET""#).await;
     assert_eq!(result_of(&outcome), b"");
-    let (method, headers, body) = seen.0.lock().unwrap().remove(0);
+    let (method, headers, body) = calls.0.lock().unwrap().remove(0);
     assert_eq!((method, body.len()), (Method::GET, 0));
     assert!(!headers.contains_key("content-type"));
 }
 
 #[tokio::test]
 async fn a_status_becomes_an_outcome() {
-    let (address, seen, _server) = server().await;
+    let (address, calls, _server) = server().await;
     let standard = Some((RetryClass::Standard, None));
     let limited = |seconds| Some((RetryClass::RateLimited, Some(Duration::from_secs(seconds))));
     for (code, after, expected) in [
@@ -167,14 +237,15 @@ async fn a_status_becomes_an_outcome() {
         assert_eq!(error.contains("redirects are not followed"), code == 301);
         assert!(error.ends_with("the body"), "{error}");
     }
-    assert!(seen.0.lock().unwrap().is_empty(), "a redirect was followed");
+    let calls = calls.0.lock().unwrap().len();
+    assert_eq!(calls, 0, "a redirect was followed");
     let outcome = call(address, "/status/404", r#", "success_statuses": [404]"#).await;
     assert_eq!(result_of(&outcome), b"the body");
     assert_eq!(result_of(&call(address, "/status/204", "").await), b"");
 }
 
 #[tokio::test]
-async fn a_body_is_read_only_as_far_as_it_is_kept() {
+async fn a_body_is_read_no_further_than_the_result_limit() {
     let (address, _, _server) = server().await;
     let outcome = call(address, "/endless", r#", "result_max_bytes": 10000"#).await;
     let result = result_of(&outcome);
@@ -183,15 +254,18 @@ async fn a_body_is_read_only_as_far_as_it_is_kept() {
 }
 
 #[tokio::test]
-async fn what_breaks_on_the_way_is_tried_again() {
+async fn connection_failures_and_timeouts_are_retriable() {
     let (address, _, _server) = server().await;
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = closed.local_addr().unwrap();
-    drop(closed);
-    let (broken, _breaking) = breaking_server().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = listener.local_addr().unwrap();
+    drop(listener);
+    let (truncating, _truncating) = truncating_server().await;
     for (outcome, what) in [
-        (call(nobody, "/", "").await, "failed to connect"),
-        (call(broken, "/", "").await, "failed to read the answer"),
+        (call(closed, "/", "").await, "failed to connect"),
+        (
+            call(truncating, "/", "").await,
+            "failed to read the response",
+        ),
         (
             call(address, "/never", r#", "method": "GET", "timeout_ms": 50"#).await,
             "timed out",
@@ -199,13 +273,13 @@ async fn what_breaks_on_the_way_is_tried_again() {
     ] {
         let (is_fatal, error) = error_of(&outcome);
         assert!(!is_fatal && error.contains(what), "{what}: {error}");
-        assert!(!error.contains("http://"), "{error} tells the URL");
+        assert!(!error.contains("http://"), "{error} contains the URL");
     }
 }
 
 #[tokio::test]
-async fn private_targets_are_refused_for_good_as_address_and_as_name() {
-    let (address, seen, _server) = server().await;
+async fn calls_to_private_addresses_and_names_are_fatal_failures() {
+    let (address, calls, _server) = server().await;
     let port = address.port();
     for host in [
         "127.0.0.1",
@@ -220,11 +294,11 @@ async fn private_targets_are_refused_for_good_as_address_and_as_name() {
         assert!(is_fatal, "{host}: {error}");
         assert!(error.contains("target_not_allowed"), "{host}: {error}");
     }
-    assert!(seen.0.lock().unwrap().is_empty());
+    assert!(calls.0.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_call_under_way_is_broken_off_when_the_run_must_stop() {
+async fn a_call_in_flight_is_cancelled_when_the_run_must_stop() {
     let (address, _, _server) = server().await;
     let http = BuiltIn {
         http: Some(HttpSettings {
@@ -237,13 +311,16 @@ async fn a_call_under_way_is_broken_off_when_the_run_must_stop() {
         Registry::built_in(http),
     );
     let config = format!(r#"{{"url": "http://{address}/never", "method": "GET"}}"#);
-    rig.work.push([built_in("http", &config, "")]);
-    rig.work
+    rig.controller.push([built_in("http", &config, "")]);
+    rig.controller
         .reported(1, |it| *it == dueline_api::Action::Start)
         .await;
     let begun = tokio::time::Instant::now();
-    let work = rig.work.clone();
+    let controller = rig.controller.clone();
     rig.stop().await;
     assert!(begun.elapsed() < ms(20_000));
-    assert_eq!(work.actions().last(), Some(&dueline_api::Action::Abandon));
+    assert_eq!(
+        controller.actions().last(),
+        Some(&dueline_api::Action::Abandon)
+    );
 }

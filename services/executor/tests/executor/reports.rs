@@ -1,4 +1,4 @@
-//! Reports reach the store, in order, once.
+//! Reports reach the store in order, and count once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use dueline_executor::Success;
 use tokio::time::Instant;
 
 use crate::{
-    fake::{away, is_finish, ms, number, ok, task},
+    fake::{is_finish, ms, number, ok, task, unavailable},
     rig::Rig,
     runs::registry,
 };
@@ -20,15 +20,15 @@ async fn a_report_is_repeated_with_the_same_write_id_until_it_is_durable() {
     for kind in [ErrorKind::Unavailable, ErrorKind::Deadline] {
         let rig = Rig::start(registry(|_| async { Ok(Success::default()) }));
         let mut failures = 3;
-        rig.work.answer(move |_| {
+        rig.controller.answer(move |_| {
             if failures > 0 {
                 failures -= 1;
-                return Err(ApiError::new(kind, "away", "the store is away"));
+                return Err(ApiError::new(kind, "away", "the store is unavailable"));
             }
             ok()
         });
-        rig.work.push([task(1)]);
-        let sent = rig.work.reported(4, is_finish).await;
+        rig.controller.push([task(1)]);
+        let sent = rig.controller.reported(4, is_finish).await;
         assert!(sent.iter().all(|it| *it == sent[0]), "{sent:?}");
         let executor = rig.executor.clone();
         rig.drain().await;
@@ -37,45 +37,45 @@ async fn a_report_is_repeated_with_the_same_write_id_until_it_is_durable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_is_free_while_the_outcome_is_on_its_way() {
+async fn a_slot_is_free_while_the_outcome_is_being_reported() {
     let rig = Rig::with(
         |config| config.concurrency = 1,
         registry(|_| async { Ok(Success::default()) }),
     );
-    rig.work.state().report_takes = ms(1_000);
+    rig.controller.state().report_takes = ms(1_000);
     let begun = Instant::now();
-    rig.work.push((0..100).map(task));
-    rig.work.outcomes(100).await;
+    rig.controller.push((0..100).map(task));
+    rig.controller.outcomes(100).await;
     assert!(begun.elapsed() < ms(3_500), "{:?}", begun.elapsed());
     assert!(rig.executor.counts().finished <= 100);
     rig.drain().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_is_dropped_when_the_lease_is_over_and_does_not_count() {
+async fn a_report_is_dropped_when_the_lease_has_ended_and_does_not_count() {
     let rig = Rig::start(registry(|_| async { Ok(Success::default()) }));
-    rig.work.answer(|_| away());
+    rig.controller.answer(|_| unavailable());
     let begun = Instant::now();
-    rig.work.push([task(1)]);
-    let (work, executor) = (rig.work.clone(), rig.executor.clone());
-    rig.work.reported(2, is_finish).await;
+    rig.controller.push([task(1)]);
+    let (controller, executor) = (rig.controller.clone(), rig.executor.clone());
+    rig.controller.reported(2, is_finish).await;
     rig.drain().await;
-    // The claim held for ten seconds, so that is how long it was tried.
+    // The report is repeated until the claim timeout of ten seconds.
     assert!((ms(5_000)..ms(10_001)).contains(&begun.elapsed()));
-    let sent = work.state().reports.len();
+    let sent = controller.state().reports.len();
     assert!((5..40).contains(&sent), "{sent} repetitions");
     assert_eq!(executor.counts().finished, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_came_through_though_its_answer_was_lost_is_no_reason_to_stop() {
+async fn a_durable_start_whose_answer_was_lost_does_not_stop_the_run() {
     let rig = Rig::start(registry(|task| async move {
         tokio::time::sleep(ms(20_000)).await;
         assert!(!task.is_stopped());
         Ok(Success::default())
     }));
     let mut starts = 0;
-    rig.work.answer(move |report| {
+    rig.controller.answer(move |report| {
         if report.action != Action::Start {
             return ok();
         }
@@ -86,9 +86,9 @@ async fn a_start_that_came_through_though_its_answer_was_lost_is_no_reason_to_st
         };
         Err(ApiError::new(kind, reason, reason))
     });
-    rig.work.push([task(1)]);
+    rig.controller.push([task(1)]);
     assert!(matches!(
-        rig.work.outcome().await,
+        rig.controller.outcome().await,
         dueline_domain::Outcome::Success { .. }
     ));
     rig.drain().await;
@@ -96,7 +96,7 @@ async fn a_start_that_came_through_though_its_answer_was_lost_is_no_reason_to_st
 
 #[tokio::test(start_paused = true)]
 async fn reports_of_one_task_keep_their_order_whatever_fails() {
-    // The fake itself refuses two reports of a task at a time.
+    // The fake controller panics when two reports of a task are in flight.
     let rig = Rig::start(registry(|task| async move {
         let pause = u64::from(number(task.id()) % 7);
         tokio::time::sleep(ms(pause)).await;
@@ -109,24 +109,24 @@ async fn reports_of_one_task_keep_their_order_whatever_fails() {
         Ok(Success::default())
     }));
     let rolls = Mutex::new(0_u32);
-    rig.work.answer(move |_| {
+    rig.controller.answer(move |_| {
         let mut rolls = rolls.lock().unwrap();
         *rolls += 1;
         if rolls.is_multiple_of(3) {
-            away()
+            unavailable()
         } else {
             ok()
         }
     });
-    rig.work.state().report_takes = ms(3);
+    rig.controller.state().report_takes = ms(3);
     let long = |number| Assignment {
         heartbeat_timeout: ms(600_000),
         claim_timeout: ms(600_000),
         ..task(number)
     };
-    rig.work.push((0..500).map(long));
-    let (work, executor) = (rig.work.clone(), rig.executor.clone());
-    rig.work
+    rig.controller.push((0..500).map(long));
+    let (controller, executor) = (rig.controller.clone(), rig.executor.clone());
+    rig.controller
         .until("all tasks to end", |state| {
             let finishes = state.reports.iter().filter(|it| is_finish(&it.1.action));
             let ids: BTreeSet<_> = finishes.map(|it| it.1.id).collect();
@@ -136,7 +136,7 @@ async fn reports_of_one_task_keep_their_order_whatever_fails() {
     rig.drain().await;
     assert_eq!(executor.counts().finished, 500);
     let mut by_task = BTreeMap::<_, Vec<_>>::new();
-    for (_, report) in &work.state().reports {
+    for (_, report) in &controller.state().reports {
         let rank = match report.action {
             Action::Start => 0,
             Action::Heartbeat => 1,
@@ -145,7 +145,7 @@ async fn reports_of_one_task_keep_their_order_whatever_fails() {
                 assert_eq!(started_at, None);
                 3
             }
-            _ => unreachable!("nothing else was to be said"),
+            _ => unreachable!("no other action is reported"),
         };
         by_task.entry(report.id).or_default().push(rank);
     }
@@ -157,20 +157,20 @@ async fn reports_of_one_task_keep_their_order_whatever_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_is_left_without_an_answer_is_repeated() {
+async fn a_report_without_an_answer_is_repeated() {
     let rig = Rig::start(registry(|_| async { Ok(Success::default()) }));
-    rig.work.state().short_answers = 1;
-    rig.work.push([task(1)]);
-    let sent = rig.work.reported(2, is_finish).await;
+    rig.controller.state().short_answers = 1;
+    rig.controller.push([task(1)]);
+    let sent = rig.controller.reported(2, is_finish).await;
     assert_eq!(sent[0], sent[1]);
-    // So is one whose call does not come back.
-    rig.work.state().report_takes = ms(1_000_000);
-    rig.work.push([task(2)]);
-    rig.work
+    // So is a report whose call does not return.
+    rig.controller.state().report_takes = ms(1_000_000);
+    rig.controller.push([task(2)]);
+    rig.controller
         .until("the call", |it| (it.batches.len() == 3).then_some(()))
         .await;
-    rig.work.state().report_takes = ms(0);
-    let sent = rig.work.reported(4, is_finish).await;
+    rig.controller.state().report_takes = ms(0);
+    let sent = rig.controller.reported(4, is_finish).await;
     assert_eq!(sent[2], sent[3]);
     let executor = rig.executor.clone();
     rig.drain().await;

@@ -1,4 +1,4 @@
-//! An executor at work for a scripted controller.
+//! An executor that runs against a scripted controller.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use dueline_ports::Clock;
 use dueline_runtime::{ServiceError, Shutdown, SystemRng, TaskGroup};
 use tokio::time::Instant;
 
-use crate::fake::FakeWork;
+use crate::fake::FakeController;
 
-/// Wall-clock time that follows the clock of the test.
+/// Wall-clock time that follows the test's monotonic clock.
 struct TestClock(Instant);
 
 impl Clock for TestClock {
@@ -19,16 +19,16 @@ impl Clock for TestClock {
     }
 }
 
-/// An executor that does not run yet.
+/// An executor that is not running yet.
 pub(crate) fn executor(
     change: impl FnOnce(&mut Config),
     registry: Registry,
-    work: Arc<FakeWork>,
+    controller: Arc<FakeController>,
 ) -> Arc<Executor> {
     let mut config = Config::new("worker", 7);
     change(&mut config);
     let deps = Deps {
-        work,
+        controller,
         clock: Arc::new(TestClock(Instant::now())),
         rng: Arc::new(SystemRng),
         registry,
@@ -36,9 +36,9 @@ pub(crate) fn executor(
     Executor::new(config, deps).unwrap()
 }
 
-/// An executor at work.
+/// A running executor.
 pub(crate) struct Rig {
-    pub(crate) work: Arc<FakeWork>,
+    pub(crate) controller: Arc<FakeController>,
     pub(crate) executor: Arc<Executor>,
     pub(crate) shutdown: Shutdown,
     tasks: TaskGroup,
@@ -57,34 +57,34 @@ impl Rig {
     pub(crate) fn prepared(
         change: impl FnOnce(&mut Config),
         registry: Registry,
-        prepare: impl FnOnce(&FakeWork),
+        prepare: impl FnOnce(&FakeController),
     ) -> Self {
-        let work = FakeWork::new();
-        prepare(&work);
-        let executor = executor(change, registry, work.clone());
+        let controller = FakeController::new();
+        prepare(&controller);
+        let executor = executor(change, registry, controller.clone());
         let (shutdown, tasks) = (Shutdown::new(), TaskGroup::new());
         let running = dueline_executor::run(executor.clone(), shutdown.clone());
         tasks.spawn("executor", running);
         Self {
-            work,
+            controller,
             executor,
             shutdown,
             tasks,
         }
     }
 
-    /// Waits until the executor has ended by itself.
+    /// Waits until the executor has ended.
     pub(crate) async fn ended(self) -> Result<(), ServiceError> {
         self.tasks.wait().await
     }
 
-    /// Lets what runs end.
+    /// Stops intake and waits until all runs have ended.
     pub(crate) async fn drain(self) {
         self.shutdown.stop_intake();
         self.ended().await.unwrap();
     }
 
-    /// Stops what runs.
+    /// Stops all runs.
     pub(crate) async fn stop(self) {
         self.shutdown.stop_work();
         self.ended().await.unwrap();

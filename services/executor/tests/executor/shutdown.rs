@@ -12,13 +12,13 @@ use dueline_runtime::Shutdown;
 use tokio::time::Instant;
 
 use crate::{
-    fake::{FakeWork, is_abandon, is_finish, ms, task},
+    fake::{FakeController, is_abandon, is_finish, ms, task},
     rig::{Rig, executor},
     runs::registry,
 };
 
 #[tokio::test(start_paused = true)]
-async fn f_146_running_tasks_end_nothing_new_begins_and_the_worker_leaves() {
+async fn f_146_runs_in_progress_end_no_other_begins_and_the_worker_deregisters() {
     let rig = Rig::with(
         |config| config.concurrency = 5,
         registry(|_| async {
@@ -26,32 +26,32 @@ async fn f_146_running_tasks_end_nothing_new_begins_and_the_worker_leaves() {
             Ok(Success::default())
         }),
     );
-    rig.work.push((0..5).map(task));
-    rig.work.reported(5, |it| *it == Action::Start).await;
-    rig.work.push((5..10).map(task));
+    rig.controller.push((0..5).map(task));
+    rig.controller.reported(5, |it| *it == Action::Start).await;
+    rig.controller.push((5..10).map(task));
     rig.shutdown.stop_intake();
-    let (work, executor) = (rig.work.clone(), rig.executor.clone());
+    let (controller, executor) = (rig.controller.clone(), rig.executor.clone());
     rig.ended().await.unwrap();
     assert_eq!(executor.counts().started, 5);
     assert_eq!(executor.counts().finished, 5);
-    let state = work.state();
-    assert_eq!((state.given, state.queue.len()), (5, 5));
-    assert_eq!(state.left.len(), 1);
+    let state = controller.state();
+    assert_eq!((state.dispatched, state.queue.len()), (5, 5));
+    assert_eq!(state.deregistered.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_146_past_the_limit_runs_are_stopped_and_given_back() {
-    let dropped = Arc::new(AtomicU32::new(0));
-    let seen = dropped.clone();
+async fn f_146_in_the_second_stage_runs_are_stopped_and_abandoned() {
+    let returned = Arc::new(AtomicU32::new(0));
+    let counter = returned.clone();
     let rig = Rig::start(registry(move |task| {
-        let seen = seen.clone();
+        let counter = counter.clone();
         async move {
             task.stopped().await;
             if task.input().is_empty() {
-                // One that does not listen.
+                // This handler ignores its stop signal.
                 std::future::pending::<()>().await;
             }
-            seen.fetch_add(1, Ordering::SeqCst);
+            counter.fetch_add(1, Ordering::SeqCst);
             if task.input() == "fails" {
                 return Err("because it was stopped".into());
             }
@@ -62,31 +62,30 @@ async fn f_146_past_the_limit_runs_are_stopped_and_given_back() {
     for (number, input) in (0..).zip(inputs) {
         let mut task = task(number);
         task.input = input.into();
-        rig.work.push([task]);
+        rig.controller.push([task]);
     }
-    rig.work.reported(3, |it| *it == Action::Start).await;
+    rig.controller.reported(3, |it| *it == Action::Start).await;
     let begun = Instant::now();
     rig.shutdown.stop_work();
-    let work = rig.work.clone();
+    let controller = rig.controller.clone();
     rig.ended().await.unwrap();
     assert!((ms(5_000)..ms(5_100)).contains(&begun.elapsed()));
-    assert_eq!(dropped.load(Ordering::SeqCst), 2);
-    let actions = work.actions();
+    assert_eq!(returned.load(Ordering::SeqCst), 2);
+    let actions = controller.actions();
     assert_eq!(actions.iter().filter(|it| is_abandon(it)).count(), 2);
-    let ended = actions.iter().filter(|it| is_finish(it));
-    let outcomes: Vec<_> = ended.collect();
+    let finishes: Vec<_> = actions.iter().filter(|it| is_finish(it)).collect();
     assert!(matches!(
-        outcomes[..],
+        finishes[..],
         [Action::Finish {
             outcome: Outcome::Success { .. },
             ..
         }]
     ));
-    assert_eq!(work.state().left.len(), 1);
+    assert_eq!(controller.state().deregistered.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_146_claims_that_have_not_begun_are_given_back_at_once() {
+async fn f_146_claims_that_have_not_begun_are_abandoned_at_once() {
     let rig = Rig::prepared(
         |config| config.concurrency = 10,
         registry(|task| async move {
@@ -95,32 +94,34 @@ async fn f_146_claims_that_have_not_begun_are_given_back_at_once() {
             }
             Ok(Success::default())
         }),
-        |work| {
-            work.state().next_takes = ms(1);
-            work.push((0..2_100).map(task));
+        |controller| {
+            controller.state().poll_takes = ms(1);
+            controller.push((0..2_100).map(task));
         },
     );
-    let given = |state: &crate::fake::State| (state.given == 2_100).then_some(());
-    rig.work.outcomes(2_000).await;
-    rig.work.until("all to be claimed", given).await;
+    let all = |state: &crate::fake::FakeState| (state.dispatched == 2_100).then_some(());
+    rig.controller.outcomes(2_000).await;
+    rig.controller.until("all to be claimed", all).await;
     let begun = Instant::now();
     rig.shutdown.stop_intake();
-    rig.work.reported(90, is_abandon).await;
+    rig.controller.reported(90, is_abandon).await;
     assert!(begun.elapsed() < ms(10));
-    let (work, executor) = (rig.work.clone(), rig.executor.clone());
+    let (controller, executor) = (rig.controller.clone(), rig.executor.clone());
     rig.ended().await.unwrap();
     assert_eq!(executor.counts().finished, 2_010);
-    let back = work.actions().iter().filter(|it| is_abandon(it)).count();
-    assert_eq!(back, 90);
+    let actions = controller.actions();
+    assert_eq!(actions.iter().filter(|it| is_abandon(it)).count(), 90);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_outcomes_are_durable_before_the_worker_leaves() {
+async fn the_last_outcomes_are_durable_before_the_worker_deregisters() {
     let rig = Rig::start(registry(|_| async { Ok(Success::default()) }));
-    rig.work.state().report_takes = ms(1_000);
-    rig.work.push((0..50).map(task));
-    rig.work
-        .until("all to be claimed", |it| (it.given == 50).then_some(()))
+    rig.controller.state().report_takes = ms(1_000);
+    rig.controller.push((0..50).map(task));
+    rig.controller
+        .until("all to be claimed", |it| {
+            (it.dispatched == 50).then_some(())
+        })
         .await;
     let executor = rig.executor.clone();
     rig.drain().await;
@@ -130,10 +131,10 @@ async fn the_last_outcomes_are_durable_before_the_worker_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_runs_only_once() {
+async fn an_executor_cannot_run_twice() {
     let rig = Rig::start(registry(|_| async { Ok(Success::default()) }));
-    rig.work.push([task(1)]);
-    rig.work.outcome().await;
+    rig.controller.push([task(1)]);
+    rig.controller.outcome().await;
     let again = dueline_executor::run(rig.executor.clone(), rig.shutdown.clone());
     assert!(again.await.is_err());
     rig.drain().await;
@@ -141,16 +142,16 @@ async fn an_executor_runs_only_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_executor_stops_its_runs() {
-    struct OnDrop(Arc<AtomicU32>);
-    impl Drop for OnDrop {
+    struct CountOnDrop(Arc<AtomicU32>);
+    impl Drop for CountOnDrop {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
     let dropped = Arc::new(AtomicU32::new(0));
-    let seen = dropped.clone();
+    let counter = dropped.clone();
     let handler = handler_fn(move |_| {
-        let guard = OnDrop(seen.clone());
+        let guard = CountOnDrop(counter.clone());
         async move {
             let _guard = guard;
             std::future::pending::<()>().await;
@@ -158,14 +159,14 @@ async fn a_dropped_executor_stops_its_runs() {
         }
     });
     let registry = Registry::builder().job("job", handler).build().unwrap();
-    let work = FakeWork::new();
-    let executor = executor(|_| {}, registry, work.clone());
-    work.push([task(1)]);
+    let controller = FakeController::new();
+    let executor = executor(|_| {}, registry, controller.clone());
+    controller.push([task(1)]);
     let running = dueline_executor::run(executor.clone(), Shutdown::new());
     tokio::select! {
         biased;
-        _ = running => panic!("nobody has stopped it"),
-        _ = work.reported(1, |it| *it == Action::Start) => {}
+        _ = running => panic!("the executor ended without a shutdown"),
+        _ = controller.reported(1, |it| *it == Action::Start) => {}
     }
     let begun = Instant::now();
     while dropped.load(Ordering::SeqCst) == 0 {

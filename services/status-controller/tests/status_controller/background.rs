@@ -1,8 +1,8 @@
-//! What the service does by itself.
+//! The pruner and the expiry of workers.
 
 use std::time::Duration;
 
-use dueline_api::{Report, Status as _};
+use dueline_api::{Report, StatusController as _};
 use dueline_domain::{Policy, StateKind};
 use dueline_ports::{TaskStore as _, WorkerStore as _};
 use dueline_runtime::{Shutdown, TaskGroup};
@@ -10,13 +10,13 @@ use dueline_status_controller::run;
 
 use crate::bench::{Bench, mail, registration, success, worker};
 
-/// The service's loops, while a test goes on.
-struct Running {
+/// The running background loops.
+struct RunningLoops {
     group: TaskGroup,
     shutdown: Shutdown,
 }
 
-impl Running {
+impl RunningLoops {
     fn start(bench: &Bench) -> Self {
         let (group, shutdown) = (TaskGroup::new(), Shutdown::new());
         group.spawn("status", run(bench.controller.clone(), shutdown.clone()));
@@ -29,17 +29,17 @@ impl Running {
     }
 }
 
-/// Lets the paused time run: every timer on the way fires.
+/// Advances the paused time; every timer until then fires.
 async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Seconds go by in which `worker` gives signs of life.
-async fn pass_with_signs_of_life(bench: &Bench, name: &str, seconds: u64) {
+/// Advances the time while the worker `name` renews its registration.
+async fn pass_with_renewals(bench: &Bench, name: &str, seconds: u64) {
     for _ in 0..seconds / 2 {
         bench
             .controller
-            .alive(registration(name, false))
+            .register_worker(registration(name, false))
             .await
             .unwrap();
         pass(2).await;
@@ -52,10 +52,10 @@ async fn listed(bench: &Bench) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_110_finished_tasks_leave_after_their_retention() {
+async fn f_110_finished_tasks_are_deleted_after_their_retention() {
     let bench = Bench::new().await;
-    let running = Running::start(&bench);
-    let (kept, done) = (bench.started("w").await, bench.started("w").await);
+    let running = RunningLoops::start(&bench);
+    let (unfinished, done) = (bench.started("w").await, bench.started("w").await);
     bench.report(&done, success()).await.unwrap();
     pass(60).await;
     assert!(bench.store.get(&mail(), &done.id).await.unwrap().is_some());
@@ -68,12 +68,13 @@ async fn f_110_finished_tasks_leave_after_their_retention() {
         .await;
     pass(6).await;
     assert!(bench.store.get(&mail(), &done.id).await.unwrap().is_none());
-    assert_eq!(bench.task(kept.id).await.kind(), StateKind::Processing);
+    let task = bench.task(unfinished.id).await;
+    assert_eq!(task.kind(), StateKind::Processing);
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_larger_than_a_batch_is_pruned_in_one_round() {
+async fn more_finished_tasks_than_a_batch_are_pruned_in_one_round() {
     let bench = Bench::new().await;
     let mut claims = Vec::new();
     for _ in 0..2_500 {
@@ -86,7 +87,7 @@ async fn a_backlog_larger_than_a_batch_is_pruned_in_one_round() {
             started_at,
             outcome: dueline_domain::Outcome::Success { result: None },
         };
-        bench.say(run, action)
+        bench.report_of(run, action)
     };
     let reports = owned.iter().flatten().map(done).collect();
     bench.controller.report(reports).await;
@@ -97,39 +98,39 @@ async fn a_backlog_larger_than_a_batch_is_pruned_in_one_round() {
             ..Policy::default()
         })
         .await;
-    let running = Running::start(&bench);
+    let running = RunningLoops::start(&bench);
     pass(6).await;
     assert!(bench.store.snapshot().is_empty());
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_worker_is_forgotten_but_keeps_its_lease() {
+async fn an_expired_worker_is_removed_but_keeps_its_lease() {
     let bench = Bench::new().await;
-    let running = Running::start(&bench);
+    let running = RunningLoops::start(&bench);
     bench
         .controller
-        .alive(registration("silent", false))
+        .register_worker(registration("silent", false))
         .await
         .unwrap();
     let run = bench.started("silent").await;
-    pass_with_signs_of_life(&bench, "live", 28).await;
-    assert_eq!(listed(&bench).await.len(), 2, "not before its time");
-    pass_with_signs_of_life(&bench, "live", 20).await;
+    pass_with_renewals(&bench, "live", 28).await;
+    assert_eq!(listed(&bench).await.len(), 2, "not before its timeout");
+    pass_with_renewals(&bench, "live", 20).await;
     assert_eq!(listed(&bench).await, [worker("live").to_string()]);
     let task = bench.task(run.id).await;
-    assert_eq!(task.state.token(), Some(run.token), "leases rule");
+    assert_eq!(task.state.token(), Some(run.token), "the lease holds");
     assert!(bench.sent().is_empty());
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_embedded_worker_that_falls_silent_loses_its_tasks() {
+async fn tasks_of_an_expired_embedded_worker_are_reclaimed() {
     let bench = Bench::new().await;
-    let running = Running::start(&bench);
+    let running = RunningLoops::start(&bench);
     bench
         .controller
-        .alive(registration("w", true))
+        .register_worker(registration("w", true))
         .await
         .unwrap();
     let run = bench.started("w").await;
@@ -141,51 +142,51 @@ async fn an_embedded_worker_that_falls_silent_loses_its_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_in_which_the_server_was_down_does_not_count_against_workers() {
+async fn the_downtime_of_the_server_does_not_expire_workers() {
     let bench = Bench::new().await;
     bench
         .controller
-        .alive(registration("w", false))
+        .register_worker(registration("w", false))
         .await
         .unwrap();
     pass(3_600).await;
     let bench = bench.restarted();
-    let running = Running::start(&bench);
+    let running = RunningLoops::start(&bench);
     pass(25).await;
     assert_eq!(listed(&bench).await.len(), 1);
     pass(25).await;
     assert!(
         listed(&bench).await.is_empty(),
-        "a dead one goes all the same"
+        "a dead worker expires after the restart"
     );
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wall_clock_that_jumps_forgets_nobody() {
+async fn a_jump_of_the_wall_clock_expires_no_worker() {
     let bench = Bench::new().await;
-    let running = Running::start(&bench);
-    pass_with_signs_of_life(&bench, "w", 10).await;
+    let running = RunningLoops::start(&bench);
+    pass_with_renewals(&bench, "w", 10).await;
     for skew_ms in [3_600_000, -3_600_000] {
         bench.clock.set_skew(skew_ms);
         pass(10).await;
         assert_eq!(listed(&bench).await.len(), 1);
-        pass_with_signs_of_life(&bench, "w", 40).await;
+        pass_with_renewals(&bench, "w", 40).await;
         assert_eq!(listed(&bench).await.len(), 1);
     }
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn signs_of_life_given_to_another_process_count() {
+async fn renewals_with_another_process_count() {
     let here = Bench::new().await;
     let there = here.restarted();
-    let running = Running::start(&here);
+    let running = RunningLoops::start(&here);
     here.controller
-        .alive(registration("w", false))
+        .register_worker(registration("w", false))
         .await
         .unwrap();
-    pass_with_signs_of_life(&there, "w", 120).await;
+    pass_with_renewals(&there, "w", 120).await;
     assert_eq!(listed(&here).await.len(), 1);
     pass(50).await;
     assert!(listed(&here).await.is_empty());

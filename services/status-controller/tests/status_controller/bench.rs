@@ -1,9 +1,11 @@
-//! A controller with everything around it.
+//! A status controller with its dependencies.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_api::{Action, ApiError, Assignment, Registration, Report, Reported, Status as _};
+use dueline_api::{
+    Action, ApiError, Assignment, Registration, Report, ReportAck, StatusController as _,
+};
 use dueline_domain::{
     Event, Handler, Jitter, Job, JobName, NewTask, Outcome, Policy, Quota, RetryClass, Task,
     TaskId, TaskRef, Timestamp, Trigger, WorkerId,
@@ -13,14 +15,14 @@ use dueline_ports::{
     fakes::{MemoryStore, MessageLog, SeededRng, TokioClock},
 };
 use dueline_runtime::{DueSignal, EndSignal};
-use dueline_status_controller::{Config, Deps, StatusController};
+use dueline_status_controller::{Config, Deps, StatusControllerService};
 
 use crate::counting::CountingStore;
 
 pub(crate) struct Bench {
-    pub(crate) controller: Arc<StatusController>,
+    pub(crate) controller: Arc<StatusControllerService>,
     pub(crate) store: Arc<MemoryStore>,
-    /// Where submits go: the store, or somebody before it.
+    /// Where tasks are created: the store, or a layer above it.
     submits: Arc<dyn TaskStore>,
     pub(crate) queue: Arc<MessageLog>,
     pub(crate) clock: Arc<TokioClock>,
@@ -38,8 +40,8 @@ impl Bench {
         bench
     }
 
-    /// As [`Bench::new`], for a store whose writes are dear; that store counts them.
-    pub(crate) async fn dear() -> (Self, Arc<CountingStore>) {
+    /// As [`Bench::new`], with the settings for expensive writes and a store that counts them.
+    pub(crate) async fn expensive() -> (Self, Arc<CountingStore>) {
         let bench = Self::new().await;
         let counting = Arc::new(CountingStore::new(bench.store.clone()));
         let config = Config {
@@ -55,7 +57,7 @@ impl Bench {
             due: bench.due.clone(),
             ended: bench.ended.clone(),
         };
-        let controller = StatusController::new(config, deps);
+        let controller = StatusControllerService::new(config, deps);
         let bench = Self {
             controller,
             submits: counting.clone(),
@@ -81,7 +83,7 @@ impl Bench {
             due: due.clone(),
             ended: ended.clone(),
         };
-        let controller = StatusController::new(Config::default(), deps);
+        let controller = StatusControllerService::new(Config::default(), deps);
         Self {
             controller,
             submits: store.clone(),
@@ -119,13 +121,13 @@ impl Bench {
         NewTask::now(id, mail(), Bytes::from_static(b"payload"))
     }
 
-    /// Stores a task; answers the message that its submit sends.
+    /// Stores a task. Returns the message that its submit sends.
     pub(crate) async fn submit(&self, task: NewTask) -> TaskRef {
         let create = Create {
             task,
             token: self.rng.token(),
             write: self.rng.write_id(),
-            hand_on: true,
+            may_enqueue: true,
             claim_for: None,
         };
         let mut created = self.submits.create(self.clock.now(), vec![create]).await;
@@ -133,12 +135,12 @@ impl Bench {
         task.message().unwrap()
     }
 
-    /// What was sent since the last call.
+    /// The messages sent since the last call.
     pub(crate) fn sent(&self) -> Vec<TaskRef> {
         self.queue.take(mail().as_str(), usize::MAX)
     }
 
-    /// What somebody other than a worker does.
+    /// Applies an event that does not come from a worker.
     pub(crate) async fn apply(&self, id: TaskId, event: Event) -> Task {
         let command = Command {
             job: mail(),
@@ -171,16 +173,16 @@ impl Bench {
         self.try_claim(name, &message).await.unwrap()
     }
 
-    /// The next trigger time has passed.
+    /// Triggers the task, as the consumer does after its trigger time.
     pub(crate) async fn trigger(&self, id: TaskId) -> Task {
         let task = self.task(id).await;
-        let due = Event::Trigger(Trigger {
+        let trigger = Event::Trigger(Trigger {
             seen: task.kind(),
             seen_at: task.state.trigger_at().unwrap(),
             token: self.rng.token(),
             jitter: Jitter::default(),
         });
-        self.apply(id, due).await
+        self.apply(id, trigger).await
     }
 
     /// Claims a task and starts it with the same write.
@@ -190,20 +192,21 @@ impl Bench {
         claimed.into_iter().next().unwrap().unwrap()
     }
 
-    /// Submits a task, claims and starts it.
+    /// Submits a task, claims it and starts it.
     pub(crate) async fn started(&self, name: &str) -> Assignment {
         let assignment = self.claimed(name).await;
         self.report(&assignment, Action::Start).await.unwrap();
         assignment
     }
 
-    pub(crate) fn say(&self, assignment: &Assignment, action: Action) -> Report {
+    pub(crate) fn report_of(&self, assignment: &Assignment, action: Action) -> Report {
         Report {
             job: assignment.job.clone(),
             id: assignment.id,
             token: assignment.token,
             write: self.rng.write_id(),
             action,
+            trace: None,
         }
     }
 
@@ -211,11 +214,11 @@ impl Bench {
         &self,
         assignment: &Assignment,
         action: Action,
-    ) -> Result<Reported, ApiError> {
-        self.send(self.say(assignment, action)).await
+    ) -> Result<ReportAck, ApiError> {
+        self.send(self.report_of(assignment, action)).await
     }
 
-    pub(crate) async fn send(&self, report: Report) -> Result<Reported, ApiError> {
+    pub(crate) async fn send(&self, report: Report) -> Result<ReportAck, ApiError> {
         let mut answers = self.controller.report(vec![report]).await;
         assert_eq!(answers.len(), 1);
         answers.remove(0)

@@ -1,18 +1,18 @@
-//! Messages become owned tasks.
+//! Claims of the tasks of messages.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use dueline_api::{Action, ErrorKind, Status as _};
+use dueline_api::{Action, ErrorKind, StatusController as _};
 use dueline_domain::{
-    Event, Extras, Jitter, JobName, Overrides, Policy, RetryPolicy, StateKind, Trigger, Weight,
+    Event, Jitter, JobName, Overrides, Policy, RetryPolicy, StateKind, TaskOptions, Trigger, Weight,
 };
 use dueline_ports::{Clock as _, Rng as _};
 
 use crate::bench::{Bench, mail, retriable, success, worker};
 
 #[tokio::test(start_paused = true)]
-async fn a_claimed_task_comes_with_all_that_running_it_takes() {
+async fn a_claimed_task_comes_with_all_fields_that_a_run_needs() {
     let bench = Bench::new().await;
     let overrides = Some(Overrides {
         heartbeat_timeout: Some(Duration::from_secs(41)),
@@ -21,12 +21,12 @@ async fn a_claimed_task_comes_with_all_that_running_it_takes() {
     });
     let new = dueline_domain::NewTask {
         weight: Weight::new(3).unwrap(),
-        extras: Some(Box::new(Extras {
+        options: Some(Box::new(TaskOptions {
             name: Some("a name".into()),
             content_type: Some("text/plain".into()),
             trace: Some("00-trace".into()),
             overrides,
-            ..Extras::default()
+            ..TaskOptions::default()
         })),
         ..bench.new_task()
     };
@@ -56,7 +56,7 @@ async fn a_claimed_task_comes_with_all_that_running_it_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_072_a_second_claim_is_refused_for_good_and_told_the_owner() {
+async fn f_072_a_second_claim_is_refused_for_good_with_the_owner() {
     let bench = Bench::new().await;
     let message = bench.submit(bench.new_task()).await;
     bench.try_claim("w", &message).await.unwrap();
@@ -74,13 +74,13 @@ async fn a_stale_message_is_refused_for_good() {
     let message = bench.submit(bench.new_task()).await;
     tokio::time::advance(Duration::from_secs(60)).await;
     let task = bench.task(message.id).await;
-    let handed_on_again = Event::Trigger(Trigger {
+    let trigger = Event::Trigger(Trigger {
         seen: task.kind(),
         seen_at: task.state.trigger_at().unwrap(),
         token: bench.rng.token(),
         jitter: Jitter::default(),
     });
-    let task = bench.apply(message.id, handed_on_again).await;
+    let task = bench.apply(message.id, trigger).await;
     let refused = bench.try_claim("w", &message).await.unwrap_err();
     assert_eq!((refused.reason(), refused.is_retryable()), ("lost", false));
     bench
@@ -111,7 +111,7 @@ async fn answers_keep_the_order_of_the_messages() {
         messages.push(bench.submit(bench.new_task()).await);
     }
     bench.try_claim("early", &messages[3]).await.unwrap();
-    messages[1].job = JobName::parse("nobody").unwrap();
+    messages[1].job = JobName::parse("unknown").unwrap();
     let mut unknown = messages[0].clone();
     unknown.id = bench.rng.task_id(bench.clock.now());
     messages.insert(2, unknown);
@@ -119,7 +119,7 @@ async fn answers_keep_the_order_of_the_messages() {
         .controller
         .claim(&worker("w"), messages.clone(), false)
         .await;
-    let told: Vec<_> = answers
+    let results: Vec<_> = answers
         .iter()
         .map(|answer| match answer {
             Ok(assignment) => Ok(assignment.id),
@@ -134,7 +134,7 @@ async fn answers_keep_the_order_of_the_messages() {
         Err((ErrorKind::Conflict, "already_claimed")),
         Ok(messages[5].id),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(results, expected);
     assert!(
         bench
             .controller
@@ -145,7 +145,7 @@ async fn answers_keep_the_order_of_the_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_run_gets_the_checkpoint_its_number_and_a_warning_when_it_is_the_last() {
+async fn a_later_run_gets_the_checkpoint_its_attempt_and_start_first_on_the_last_try() {
     let bench = Bench::new().await;
     bench
         .put_job(Policy {
@@ -164,18 +164,18 @@ async fn a_later_run_gets_the_checkpoint_its_number_and_a_warning_when_it_is_the
     bench.report(&first, retriable()).await.unwrap();
     tokio::time::advance(Duration::from_secs(7)).await;
     let task = bench.task(first.id).await;
-    let due = Event::Trigger(Trigger {
+    let trigger = Event::Trigger(Trigger {
         seen: task.kind(),
         seen_at: task.state.trigger_at().unwrap(),
         token: bench.rng.token(),
         jitter: Jitter::default(),
     });
-    let task = bench.apply(first.id, due).await;
+    let task = bench.apply(first.id, trigger).await;
     let second = bench
         .try_claim("w", &task.message().unwrap())
         .await
         .unwrap();
     assert_eq!((second.attempt, second.input.as_ref()), (1, &b"half"[..]));
     assert!(second.started_before);
-    assert!(second.start_first, "a crash of the last run must count");
+    assert!(second.start_first, "a crash of the last try must count");
 }

@@ -1,4 +1,4 @@
-//! A store whose writes are counted.
+//! A store that counts its writes.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,17 +9,17 @@ use dueline_ports::{
     fakes::{MemoryStore, StoreLayer},
 };
 
-/// Counts what each task costs.
+/// Counts the writes to a store below it.
 #[derive(Debug, Default)]
 pub(crate) struct CountingStore {
     inner: Arc<MemoryStore>,
     commands: Mutex<Vec<Verb>>,
     creates: Mutex<usize>,
-    is_away: Mutex<bool>,
+    is_unavailable: Mutex<bool>,
 }
 
 impl CountingStore {
-    /// Counts what `inner` is asked for from now on.
+    /// A layer above `inner`.
     pub(crate) fn new(inner: Arc<MemoryStore>) -> Self {
         Self {
             inner,
@@ -27,19 +27,19 @@ impl CountingStore {
         }
     }
 
-    /// The commands since this was asked last.
+    /// The commands since the last call.
     pub(crate) fn commands(&self) -> Vec<Verb> {
         std::mem::take(&mut self.commands.lock().unwrap())
     }
 
-    /// The tasks created since this was asked last.
+    /// How many tasks were created since the last call.
     pub(crate) fn creates(&self) -> usize {
         std::mem::take(&mut self.creates.lock().unwrap())
     }
 
-    /// Whether every command fails.
-    pub(crate) fn set_away(&self, is_away: bool) {
-        *self.is_away.lock().unwrap() = is_away;
+    /// Sets whether every command fails.
+    pub(crate) fn set_unavailable(&self, is_unavailable: bool) {
+        *self.is_unavailable.lock().unwrap() = is_unavailable;
     }
 }
 
@@ -61,12 +61,12 @@ impl StoreLayer for CountingStore {
     ) -> Vec<Result<Applied, StoreError>> {
         let verbs = commands.iter().map(|command| command.event.verb());
         self.commands.lock().unwrap().extend(verbs);
-        if *self.is_away.lock().unwrap() {
-            let away = || StoreError::Unavailable {
-                message: "away".into(),
+        if *self.is_unavailable.lock().unwrap() {
+            let error = || StoreError::Unavailable {
+                message: "unavailable".into(),
                 outcome_unknown: false,
             };
-            return commands.iter().map(|_| Err(away())).collect();
+            return commands.iter().map(|_| Err(error())).collect();
         }
         self.below().apply(now, commands).await
     }

@@ -1,9 +1,9 @@
-//! Claim and start as one write, and what a task costs in all.
+//! Claim and start as one write, and the number of writes that a task costs.
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::{Action, Status as _};
-use dueline_controller::{self as controller, Controller};
+use dueline_api::{Action, StatusController as _};
+use dueline_controller::{self as controller, ControllerService};
 use dueline_domain::{Event, Policy, RetryPolicy, RunEnd, RunningCancel, StateKind, TaskId, Verb};
 use dueline_executor::{self as executor, Executor, Registry, RunningTask, handler_fn};
 use dueline_ports::TaskQueue as _;
@@ -29,18 +29,24 @@ fn with_retries(retries_max: u32) -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_are_told_whether_writes_are_dear() {
+async fn a_registration_returns_whether_claims_start_runs() {
     let plain = Bench::new().await;
-    let told = plain.controller.alive(registration("w", false)).await;
-    assert!(!told.unwrap().claims_start);
-    let (dear, _) = Bench::dear().await;
-    let told = dear.controller.alive(registration("w", false)).await;
-    assert!(told.unwrap().claims_start);
+    let registered = plain
+        .controller
+        .register_worker(registration("w", false))
+        .await;
+    assert!(!registered.unwrap().claims_start);
+    let (expensive, _) = Bench::expensive().await;
+    let registered = expensive
+        .controller
+        .register_worker(registration("w", false))
+        .await;
+    assert!(registered.unwrap().claims_start);
 }
 
 #[tokio::test(start_paused = true)]
 async fn attempts_and_tries_are_right_over_two_failures() {
-    let (bench, store) = Bench::dear().await;
+    let (bench, store) = Bench::expensive().await;
     bench.put_job(with_retries(2)).await;
     let mut message = bench.submit(bench.new_task()).await;
     for attempt in 0..3 {
@@ -58,12 +64,12 @@ async fn attempts_and_tries_are_right_over_two_failures() {
         let refused = bench.report(&run, Action::Start).await.unwrap_err();
         assert_eq!(refused.reason(), "already_started");
         advance(MS * 10).await;
-        let told = bench.report(&run, retriable()).await.unwrap();
+        let ack = bench.report(&run, retriable()).await.unwrap();
         if attempt == 2 {
-            assert_eq!(told.state, StateKind::Failed);
+            assert_eq!(ack.state, StateKind::Failed);
             break;
         }
-        assert_eq!(told.state, StateKind::Retriable);
+        assert_eq!(ack.state, StateKind::Retriable);
         advance(Duration::from_secs(7)).await;
         message = bench.trigger(run.id).await.message().unwrap();
     }
@@ -81,7 +87,7 @@ async fn attempts_and_tries_are_right_over_two_failures() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_allows_no_retry_is_claimed_without_a_start() {
-    let (bench, store) = Bench::dear().await;
+    let (bench, store) = Bench::expensive().await;
     bench.put_job(with_retries(0)).await;
     let message = bench.submit(bench.new_task()).await;
     let run = bench.claim_and_start(&message).await;
@@ -89,7 +95,7 @@ async fn a_job_that_allows_no_retry_is_claimed_without_a_start() {
         (run.attempt, run.started, run.start_first),
         (0, false, true)
     );
-    // Whoever was to run it dies: the task has not run, and no try is used.
+    // The worker dies before the start: the task has not run, and no try is used.
     advance(Policy::default().claim_timeout).await;
     let task = bench.trigger(run.id).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Enqueued, 0));
@@ -98,7 +104,7 @@ async fn a_job_that_allows_no_retry_is_claimed_without_a_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_with_started_claims_uses_a_try_of_each() {
-    let (bench, _) = Bench::dear().await;
+    let (bench, _) = Bench::expensive().await;
     bench.put_job(with_retries(1)).await;
     let message = bench.submit(bench.new_task()).await;
     let run = bench.claim_and_start(&message).await;
@@ -116,8 +122,8 @@ async fn a_worker_that_dies_with_started_claims_uses_a_try_of_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_075_a_started_claim_that_is_given_back_uses_no_try() {
-    let (bench, _) = Bench::dear().await;
+async fn f_075_an_abandoned_started_claim_uses_no_try() {
+    let (bench, _) = Bench::expensive().await;
     bench.put_job(with_retries(1)).await;
     let mut message = bench.submit(bench.new_task()).await;
     for _ in 0..5 {
@@ -133,7 +139,7 @@ async fn f_075_a_started_claim_that_is_given_back_uses_no_try() {
     }
 }
 
-/// A status controller for which writes are dear, and one host with a controller and an executor.
+/// A status controller with expensive writes, and one host with a controller and an executor.
 struct Host {
     bench: Bench,
     store: Arc<CountingStore>,
@@ -148,7 +154,7 @@ impl Host {
         F: Fn(RunningTask) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = executor::HandlerResult> + Send,
     {
-        let (bench, store) = Bench::dear().await;
+        let (bench, store) = Bench::expensive().await;
         let queue = LocalQueue::new(LocalQueueConfig::default());
         queue.ensure(&mail()).await.unwrap();
         let deps = controller::Deps {
@@ -156,18 +162,20 @@ impl Host {
             status: bench.controller.clone(),
             jobs_changed: Arc::default(),
         };
-        let work = Controller::new(controller::Config::default(), deps);
+        let service = ControllerService::new(controller::Config::default(), deps);
         let (shutdown, group) = (Shutdown::new(), TaskGroup::new());
         let registry = Registry::builder().job("mail", handler_fn(run));
         let deps = executor::Deps {
-            work: work.clone(),
+            controller: service.clone(),
             clock: bench.clock.clone(),
             rng: bench.rng.clone(),
             registry: registry.build().unwrap(),
         };
         let executor = Executor::new(executor::Config::new("w", 1), deps).unwrap();
         let stop_controller = Shutdown::new();
-        group.spawn("controller", controller::run(work, stop_controller.clone()));
+        group.spawn("controller", {
+            controller::run(service, stop_controller.clone())
+        });
         group.spawn("executor", {
             let shutdown = shutdown.clone();
             async move {
@@ -186,7 +194,7 @@ impl Host {
         }
     }
 
-    /// Stores tasks by one call each, and hands them on.
+    /// Stores tasks with one call each, and sends their messages.
     async fn submit(&self, count: usize) -> Vec<TaskId> {
         let mut ids = Vec::new();
         for _ in 0..count {
@@ -208,7 +216,7 @@ impl Host {
                 let left = lease
                     .ends_at()
                     .since(dueline_ports::Clock::now(&*self.bench.clock));
-                assert!(!left.is_zero(), "the lease has lapsed");
+                assert!(!left.is_zero(), "the lease has ended");
             }
             assert!(Instant::now() < too_late, "{task:?}");
             tokio::time::sleep(MS * 20).await;
@@ -222,7 +230,7 @@ impl Host {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_runs_at_once_costs_a_create_a_claim_that_starts_and_a_finish() {
+async fn a_short_task_costs_a_create_a_claim_that_starts_and_a_finish() {
     for takes in [0, 5, 1_900] {
         let host = Host::new(move |_| async move {
             tokio::time::sleep(MS * takes).await;
@@ -255,17 +263,18 @@ async fn a_minute_of_running_costs_fifteen_heartbeats_at_most_and_keeps_its_leas
     let commands = host.store.commands();
     assert_eq!(commands.first(), Some(&Verb::Claim));
     assert_eq!(commands.last(), Some(&Verb::Finish));
-    let beats = &commands[1..commands.len() - 1];
+    let between = &commands[1..commands.len() - 1];
     assert!(
-        beats.iter().all(|verb| *verb == Verb::Heartbeat),
-        "{beats:?}"
+        between.iter().all(|verb| *verb == Verb::Heartbeat),
+        "{between:?}"
     );
-    assert!((8..=15).contains(&beats.len()), "{} writes", beats.len());
+    let heartbeats = between.len();
+    assert!((8..=15).contains(&heartbeats), "{heartbeats} writes");
     host.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_told_of_a_cancel_within_half_a_timeout() {
+async fn a_run_is_cancelled_within_half_a_heartbeat_timeout() {
     for cancelled_after in [100, 2_500, 5_300, 9_999] {
         let host = Host::new(|task| async move {
             task.stopped().await;
@@ -288,7 +297,7 @@ async fn a_run_is_told_of_a_cancel_within_half_a_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_stops_leaves_no_try_behind() {
+async fn a_worker_that_shuts_down_uses_no_tries() {
     let host = Host::new(|task| async move {
         task.stopped().await;
         std::future::pending().await

@@ -1,10 +1,10 @@
-//! The service over a store in memory, with time that stands still unless a test moves it.
+//! The service over a store in memory, under paused time.
 
 mod background;
 mod bench;
 mod claim;
 mod counting;
 mod economy;
-mod heartbeats;
+mod lease_cache;
 mod report;
 mod workers;

@@ -1,20 +1,20 @@
-//! What owners say.
+//! Reports of owners.
 
 use std::time::Duration;
 
-use dueline_api::{Action, Reported, Status as _};
-use dueline_domain::{Event, Outcome, RunningCancel, StateKind};
+use dueline_api::{Action, ReportAck, StatusController as _};
+use dueline_domain::{Event, Outcome, Policy, RunningCancel, StateKind};
 use dueline_ports::Clock as _;
 
 use crate::bench::{Bench, finish, retriable, success};
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_started_kept_alive_and_finished() {
+async fn a_run_is_started_heartbeaten_and_finished() {
     let bench = Bench::new().await;
     let run = bench.claimed("w").await;
     let answer = bench.report(&run, Action::Start).await.unwrap();
     let lease = Some(Duration::from_secs(8));
-    let expected = Reported {
+    let expected = ReportAck {
         state: StateKind::Processing,
         cancel_requested: false,
         lease,
@@ -43,14 +43,13 @@ async fn f_050_f_051_checkpoints_alone_keep_a_run_alive_and_the_next_one_gets_th
         let answer = bench.report(&run, Action::Checkpoint { payload }).await;
         assert_eq!(answer.unwrap().lease, Some(timeout), "at step {step}");
     }
-    // Without a further one it is lost when it says, and no sooner.
+    // Without a further checkpoint the lease ends exactly when the last answer said.
     let lost_at = bench.task(run.id).await.state.trigger_at();
     assert_eq!(lost_at, Some(bench.clock.now().after(timeout)));
     tokio::time::advance(timeout).await;
+    let task = bench.trigger(run.id).await;
     let late = bench.report(&run, Action::Heartbeat).await.unwrap_err();
     assert!(late.is_lost());
-
-    let task = bench.trigger(run.id).await;
     let message = task.message().unwrap();
     let next = bench.try_claim("v", &message).await.unwrap();
     assert_eq!(next.input, "step 7");
@@ -75,14 +74,14 @@ async fn an_outcome_may_carry_the_start_with_it() {
 async fn a_report_whose_answer_was_lost_can_be_repeated() {
     let bench = Bench::new().await;
     let run = bench.started("w").await;
-    let report = bench.say(&run, retriable());
+    let report = bench.report_of(&run, retriable());
     let first = bench.send(report.clone()).await.unwrap();
     let task = bench.task(run.id).await;
     tokio::time::advance(Duration::from_secs(1)).await;
     let again = bench.send(report).await.unwrap();
     assert_eq!(again, first);
     assert_eq!(bench.task(run.id).await, task, "it happened once");
-    // Another report of the same kind is no repetition: that run is over.
+    // Another report of the same kind is not a repetition: that run has ended.
     let other = bench.report(&run, retriable()).await.unwrap_err();
     assert!(other.is_lost());
 }
@@ -93,10 +92,10 @@ async fn d_02_a_report_with_a_stale_token_is_refused_and_stores_nothing() {
     let run = bench.started("w").await;
     bench
         .controller
-        .leave(&crate::bench::worker("w"))
+        .deregister_worker(&crate::bench::worker("w"))
         .await
         .unwrap();
-    let handed_on = bench.task(run.id).await;
+    let reclaimed = bench.task(run.id).await;
     let payload = "stale".into();
     for action in [
         Action::Heartbeat,
@@ -108,11 +107,11 @@ async fn d_02_a_report_with_a_stale_token_is_refused_and_stores_nothing() {
         assert!(refused.is_lost(), "{refused:?}");
         assert!(!refused.is_retryable());
     }
-    assert_eq!(bench.task(run.id).await, handed_on);
+    assert_eq!(bench.task(run.id).await, reclaimed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_075_what_is_given_back_is_in_its_queue_at_once() {
+async fn f_075_an_abandoned_task_is_enqueued_at_once() {
     let bench = Bench::new().await;
     let run = bench.started("w").await;
     let answer = bench.report(&run, Action::Abandon).await.unwrap();
@@ -126,7 +125,7 @@ async fn f_075_what_is_given_back_is_in_its_queue_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_the_end_of_a_task_is_told() {
+async fn the_end_of_a_task_is_signalled_to_waiting_clients() {
     let bench = Bench::new().await;
     for last in [
         success(),
@@ -138,17 +137,17 @@ async fn whoever_waits_for_the_end_of_a_task_is_told() {
         let run = bench.started("w").await;
         let waiter = bench.ended.subscribe(run.id);
         bench.report(&run, Action::Heartbeat).await.unwrap();
-        let silence = Duration::from_millis(1);
-        let early = tokio::time::timeout(silence, waiter.signalled()).await;
+        let wait = Duration::from_millis(1);
+        let early = tokio::time::timeout(wait, waiter.signalled()).await;
         assert!(early.is_err(), "a heartbeat ends nothing");
         bench.report(&run, last).await.unwrap();
-        let told = tokio::time::timeout(silence, waiter.signalled()).await;
-        assert!(told.is_ok());
+        let signalled = tokio::time::timeout(wait, waiter.signalled()).await;
+        assert!(signalled.is_ok());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_consumer_is_told_when_a_failed_task_is_due_again() {
+async fn the_retry_time_of_a_failed_task_is_signalled_to_the_consumer() {
     let bench = Bench::new().await;
     let run = bench.started("w").await;
     assert_eq!(bench.due.take(), None);
@@ -159,7 +158,29 @@ async fn the_consumer_is_told_when_a_failed_task_is_due_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_who_wants_a_run_stopped_reaches_its_worker_by_any_report() {
+async fn the_end_of_a_short_lease_is_signalled_to_the_consumer() {
+    let (bench, half) = (Bench::new().await, Duration::from_millis(500));
+    let policy = Policy {
+        claim_timeout: half,
+        heartbeat_timeout: half,
+        heartbeat_increment: half,
+        ..Policy::default()
+    };
+    bench.put_job(policy).await;
+    let ends_at = || Some(bench.clock.now().after(half));
+    let run = bench.claimed("w").await;
+    assert_eq!(bench.due.take(), ends_at());
+    tokio::time::advance(half / 2).await;
+    for action in [Action::Start, Action::Heartbeat] {
+        bench.report(&run, action).await.unwrap();
+        assert_eq!(bench.due.take(), ends_at());
+    }
+    bench.report(&run, success()).await.unwrap();
+    assert_eq!(bench.due.take(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_request_reaches_the_worker_with_the_answer_to_any_report() {
     let bench = Bench::new().await;
     let run = bench.started("w").await;
     let running = RunningCancel::Request;
@@ -176,7 +197,7 @@ async fn a_user_who_wants_a_run_stopped_reaches_its_worker_by_any_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_of_reports_is_answered_in_order_and_one_bad_one_hurts_no_other() {
+async fn a_batch_of_reports_is_answered_in_order_and_a_refused_one_does_not_affect_others() {
     let bench = Bench::new().await;
     let (a, b, c) = (
         bench.claimed("w").await,
@@ -184,16 +205,16 @@ async fn a_batch_of_reports_is_answered_in_order_and_one_bad_one_hurts_no_other(
         bench.started("w").await,
     );
     let reports = vec![
-        bench.say(&a, Action::Start),
-        bench.say(&b, Action::Start),
-        bench.say(&c, Action::Abandon),
-        bench.say(&a, success()),
+        bench.report_of(&a, Action::Start),
+        bench.report_of(&b, Action::Start),
+        bench.report_of(&c, Action::Abandon),
+        bench.report_of(&a, success()),
     ];
     let answers = bench.controller.report(reports).await;
-    let told: Vec<_> = answers
+    let results: Vec<_> = answers
         .iter()
         .map(|answer| match answer {
-            Ok(reported) => Ok(reported.state),
+            Ok(ack) => Ok(ack.state),
             Err(error) => Err(error.reason()),
         })
         .collect();
@@ -203,7 +224,7 @@ async fn a_batch_of_reports_is_answered_in_order_and_one_bad_one_hurts_no_other(
         Ok(StateKind::Enqueued),
         Ok(StateKind::Succeeded),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(results, expected);
     assert_eq!(bench.sent().len(), 1);
     assert_eq!(bench.task(b.id).await.kind(), StateKind::Processing);
 }

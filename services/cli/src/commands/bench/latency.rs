@@ -1,29 +1,30 @@
-//! How long a task waits for its start.
+//! Latency scenarios: how long a task waits for its start.
 
+use dueline_api::Call;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use dueline_domain::{Handler, NewTask, Policy};
+use dueline_domain::{Due, Handler, NewTask, Policy};
 use dueline_executor::{Registry, RunningTask, Success, handler_fn};
 use dueline_ports::Clock as _;
 use dueline_runtime::SystemClock;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::{
-    Bench, Latencies, Report,
+    Bench, BenchReport, Latencies,
     drain::until_finished,
-    place::{JOB, Place, number_of, put_job},
     rss_peak_kib,
+    target::{BenchTarget, JOB, number_of, put_job},
 };
 use crate::exit::CliError;
 
-/// A handler that hands the number in the payload to `note`, first thing.
-fn noting(note: impl Fn(u64) + Send + Sync + 'static) -> Result<Registry, CliError> {
-    let note = Arc::new(note);
+/// A registry with a handler that calls `on_start` with the number in the payload.
+fn calling(on_start: impl Fn(u64) + Send + Sync + 'static) -> Result<Registry, CliError> {
+    let on_start = Arc::new(on_start);
     let handler = handler_fn(move |task: RunningTask| {
-        note(number_of(task.input()));
+        on_start(number_of(task.input()));
         async { Ok::<_, dueline_executor::Failure>(Success::default()) }
     });
     Registry::builder()
@@ -32,15 +33,15 @@ fn noting(note: impl Fn(u64) + Send + Sync + 'static) -> Result<Registry, CliErr
         .map_err(|error| CliError::invalid(error.to_string()))
 }
 
-/// One task each 20 ms; from just before the submit to the handler's first line.
-pub(super) async fn latency(bench: &Bench, place: &Place) -> Result<Report, CliError> {
+/// Submits one task each 20 ms and measures the time from just before the submit to the first line of the handler.
+pub(super) async fn latency(bench: &Bench, target: &BenchTarget) -> Result<BenchReport, CliError> {
     let tasks = bench.tasks(250);
-    let begin = Instant::now();
+    let origin = Instant::now();
     let latencies = Arc::new(Mutex::new(Latencies::new()));
     let registry = {
         let latencies = latencies.clone();
-        noting(move |submitted_us| {
-            let waited = begin
+        calling(move |submitted_us| {
+            let waited = origin
                 .elapsed()
                 .saturating_sub(Duration::from_micros(submitted_us));
             latencies
@@ -49,7 +50,7 @@ pub(super) async fn latency(bench: &Bench, place: &Place) -> Result<Report, CliE
                 .record(waited);
         })?
     };
-    let node = place
+    let node = target
         .node("latency", Some((bench.slots(), registry)))
         .await?;
     let job = put_job(&node, JOB, Handler::worker(), Policy::default()).await?;
@@ -58,37 +59,44 @@ pub(super) async fn latency(bench: &Bench, place: &Place) -> Result<Report, CliE
     let started = Instant::now();
     for _ in 0..tasks {
         ticks.tick().await;
-        let now_us = u64::try_from(begin.elapsed().as_micros()).unwrap_or(0);
-        for answer in node.frontend().submit(vec![place.task(&job, now_us)]).await {
+        let now_us = u64::try_from(origin.elapsed().as_micros()).unwrap_or(0);
+        for answer in node
+            .frontend()
+            .submit(&Call::default(), vec![target.task(&job, now_us)])
+            .await
+        {
             answer?;
         }
     }
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
-    place.stop(node).await?;
+    target.stop(node).await?;
     let mut report = bench.report(tasks, bench.slots());
-    report.db_bytes = place.db_bytes("latency");
+    report.db_bytes = target.db_bytes("latency");
     report.rss_kib = rss_peak_kib();
     let latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(report.measured(elapsed, &latencies))
 }
 
-/// Tasks two seconds ahead, 5 ms apart; by how much each starts after its time, and how many before it.
-pub(super) async fn schedule(bench: &Bench, place: &Place) -> Result<Report, CliError> {
+/// Submits tasks that are due in two seconds, one each 5 ms. Measures how late each task starts, and counts the tasks
+/// that start before their due time.
+pub(super) async fn schedule(bench: &Bench, target: &BenchTarget) -> Result<BenchReport, CliError> {
     let tasks = bench.tasks(200);
-    let seen = Arc::new(Mutex::new((Latencies::new(), 0_u32)));
+    let late_and_early = Arc::new(Mutex::new((Latencies::new(), 0_u32)));
     let registry = {
-        let seen = seen.clone();
-        noting(move |due_ms| {
+        let late_and_early = late_and_early.clone();
+        calling(move |due_ms| {
             let now_ms = u64::try_from(SystemClock.now().millis()).unwrap_or(0);
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = late_and_early
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             match now_ms.checked_sub(due_ms) {
-                Some(late_ms) => seen.0.record(Duration::from_millis(late_ms)),
-                None => seen.1 += 1,
+                Some(late_ms) => counts.0.record(Duration::from_millis(late_ms)),
+                None => counts.1 += 1,
             }
         })?
     };
-    let node = place
+    let node = target
         .node("schedule", Some((bench.slots(), registry)))
         .await?;
     let job = put_job(&node, JOB, Handler::worker(), Policy::default()).await?;
@@ -100,20 +108,22 @@ pub(super) async fn schedule(bench: &Bench, place: &Place) -> Result<Report, Cli
         let due = SystemClock.now().after(Duration::from_secs(2));
         let number = u64::try_from(due.millis()).unwrap_or(0);
         let task = NewTask {
-            run_at: Some(due),
-            ..place.task(&job, number)
+            due: Due::At(due),
+            ..target.task(&job, number)
         };
-        for answer in node.frontend().submit(vec![task]).await {
+        for answer in node.frontend().submit(&Call::default(), vec![task]).await {
             answer?;
         }
     }
     until_finished(&node, tasks).await?;
     let elapsed = started.elapsed();
-    place.stop(node).await?;
+    target.stop(node).await?;
     let mut report = bench.report(tasks, bench.slots());
-    report.db_bytes = place.db_bytes("schedule");
+    report.db_bytes = target.db_bytes("schedule");
     report.rss_kib = rss_peak_kib();
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    report.more.insert("early", f64::from(seen.1));
-    Ok(report.measured(elapsed, &seen.0))
+    let counts = late_and_early
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    report.more.insert("early", f64::from(counts.1));
+    Ok(report.measured(elapsed, &counts.0))
 }

@@ -3,10 +3,11 @@
 mod drain;
 mod enqueue;
 mod latency;
-mod place;
+mod priority;
 mod recovery;
 mod report;
 mod retry;
+mod target;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,82 +15,88 @@ use clap::{Args, ValueEnum};
 use dueline_scale::Prices;
 use indicatif::ProgressBar;
 
-use self::place::Place;
+use self::target::BenchTarget;
 use crate::{
-    cli::Context,
     commands::process,
+    context::Context,
     exit::{CliError, Exit},
 };
-pub use report::{Latencies, Report, db_bytes, rss_peak_kib};
+pub use report::{BenchReport, Latencies, db_bytes, rss_peak_kib};
 
-/// Measures the whole program in one process: on a fresh SQLite file without a network, or on a fresh table and fresh
-/// queues, which it makes and removes, with each task going through the queue as it does between processes.
+/// Measures the whole program in one process. Without `--store` it uses a new SQLite file and no network. With
+/// `--store` it creates a new table and new queues, sends every task through the queue as between processes, and
+/// removes the table and the queues afterwards.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
-    /// What to measure
-    #[arg(long, value_enum, default_value_t = Scenario::Both)]
-    scenario: Scenario,
+    /// Scenario to measure
+    #[arg(long, value_enum, default_value_t = BenchScenario::Both)]
+    scenario: BenchScenario,
 
-    /// Store by URI instead of a fresh SQLite file; its table is named after it and the scenario: dynamodb://TABLE
+    /// URI of the store instead of a new SQLite file: dynamodb://TABLE; the scenario is appended to the table's name
     #[arg(long, value_name = "URI", requires = "queue")]
     store: Option<String>,
 
-    /// Queue by URI, for --store: sqs://PREFIX
+    /// URI of the queue for --store: sqs://PREFIX
     #[arg(long, value_name = "URI", requires = "store")]
     queue: Option<String>,
 
-    /// How many tasks [default: what suits the scenario]
+    /// Number of tasks [default: depends on the scenario]
     #[arg(long, value_name = "N")]
     tasks: Option<u64>,
 
-    /// Callers of enqueue scenarios, slots of the worker in others [default: 64 callers, 10 slots; 64 with --store]
+    /// Callers in the enqueue scenarios, worker slots in the others [default: 64 callers, 10 slots; 64 slots with
+    /// --store]
     #[arg(long, value_name = "C")]
     concurrency: Option<u32>,
 
-    /// Size of each payload
+    /// Size of each payload in bytes
     #[arg(long, value_name = "B", default_value_t = 100)]
     payload_bytes: usize,
 
-    /// Tasks per call of the bulk scenario
+    /// Tasks per submit in the bulk scenario
     #[arg(long, value_name = "N", default_value_t = 1000)]
     batch: usize,
 
-    /// What an accepted write survives: full (a loss of power) or normal (a crash)
+    /// What an accepted write survives: full (a power loss) or normal (a crash)
     #[arg(long, value_name = "LEVEL", default_value = "full")]
     durability: String,
 
-    /// Folder for the file; its disk is what is measured [default: the system's temporary folder]
+    /// Folder of the SQLite file, whose disk is measured [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
-/// What can be measured.
+/// The scenarios that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Scenario {
-    /// Many callers, each waits for the commit of its task
+enum BenchScenario {
+    /// Many callers submit; each waits for the commit of its task
     Enqueue,
-    /// One caller, one task at a time
+    /// One caller submits one task at a time
     EnqueueOne,
-    /// One caller, a thousand tasks at a time
+    /// One caller submits a batch of tasks at a time
     Bulk,
-    /// A worker starts on a full file; p50 is when half of the tasks had begun, counted from its start
+    /// A worker runs a backlog; p50 is the time from the worker's start until half of the tasks have started
     Drain,
-    /// Callers and a worker at once
+    /// Callers submit while a worker runs
     Both,
-    /// From submit to start, one task each 20 ms
+    /// Time from submit to start, one task each 20 ms
     Latency,
-    /// From due time to start, tasks two seconds ahead
+    /// Time from due time to start, tasks due in two seconds
     Schedule,
-    /// Drain with a thousand pending tasks and with many
+    /// Time from due time to start for tasks of high priority beside a flood of low ones of 20 ms
+    Priority,
+    /// The same with scheduled tasks; the flood is due all at once
+    PriorityScheduled,
+    /// Drain with a thousand further pending tasks and with many
     Growth,
-    /// Failures a second with a thousand rows and with many
+    /// Failures per second with a thousand further rows and with many
     Retry,
-    /// From kill -9 of a worker to the next start of its tasks
+    /// Time from kill -9 of a worker to the next start of its tasks
     Recovery,
 }
 
-/// Shows that something happens; a scenario takes seconds to minutes.
-fn spinner(scenario: Scenario) -> ProgressBar {
+/// A spinner that shows that the program is running. A scenario takes seconds to minutes.
+fn spinner(scenario: BenchScenario) -> ProgressBar {
     let name = scenario.to_possible_value();
     let name = name.map_or_else(String::new, |value| value.get_name().to_owned());
     let spinner = ProgressBar::new_spinner().with_message(format!("measuring {name}"));
@@ -99,32 +106,34 @@ fn spinner(scenario: Scenario) -> ProgressBar {
 
 impl Bench {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        let place = Place::new(&self)?;
+        let target = BenchTarget::new(&self)?;
         let spinner = context
             .output
             .draws_progress()
             .then(|| spinner(self.scenario));
         let report = match self.scenario {
-            Scenario::Enqueue => enqueue::callers(&self, &place, self.callers(64)).await,
-            Scenario::EnqueueOne => enqueue::callers(&self, &place, 1).await,
-            Scenario::Bulk => enqueue::bulk(&self, &place).await,
-            Scenario::Drain => drain::drain(&self, &place).await,
-            Scenario::Both => drain::both(&self, &place).await,
-            Scenario::Growth => drain::growth(&self, &place).await,
-            Scenario::Latency => latency::latency(&self, &place).await,
-            Scenario::Schedule => latency::schedule(&self, &place).await,
-            Scenario::Retry => retry::retry(&self, &place).await,
-            Scenario::Recovery => recovery::recovery(&self, &place).await,
+            BenchScenario::Enqueue => enqueue::callers(&self, &target, self.callers(64)).await,
+            BenchScenario::EnqueueOne => enqueue::callers(&self, &target, 1).await,
+            BenchScenario::Bulk => enqueue::bulk(&self, &target).await,
+            BenchScenario::Drain => drain::drain(&self, &target).await,
+            BenchScenario::Both => drain::both(&self, &target).await,
+            BenchScenario::Growth => drain::growth(&self, &target).await,
+            BenchScenario::Latency => latency::latency(&self, &target).await,
+            BenchScenario::Schedule => latency::schedule(&self, &target).await,
+            BenchScenario::Priority => priority::priority(&self, &target, false).await,
+            BenchScenario::PriorityScheduled => priority::priority(&self, &target, true).await,
+            BenchScenario::Retry => retry::retry(&self, &target).await,
+            BenchScenario::Recovery => recovery::recovery(&self, &target).await,
         };
         if let Some(spinner) = spinner {
             spinner.finish_and_clear();
         }
-        let ceiling = place.ceiling(self.slots()).await;
-        // Whatever happened, tables and queues must not stay behind.
-        let cleared = place.clear().await;
+        let ceiling = target.ceiling(self.slots()).await;
+        // Tables and queues are removed even if the scenario failed.
+        let removed = target.remove().await;
         let mut report = report?;
-        cleared?;
-        self.add_costs(&place, &mut report, ceiling?);
+        removed?;
+        self.add_costs(&target, &mut report, ceiling?);
         let line = if context.output.is_json() {
             report.to_json()
         } else {
@@ -139,7 +148,7 @@ impl Bench {
     }
 
     fn tasks(&self, default: u64) -> u64 {
-        // A local engine takes a hundredth of what a file does.
+        // A local DynamoDB engine is about a hundred times slower than a SQLite file.
         let default = if self.store.is_some() {
             default.min(5_000)
         } else {
@@ -153,32 +162,33 @@ impl Bench {
     }
 
     fn slots(&self) -> u32 {
-        // A slot waits for the network here, so it takes more of them to keep the store busy.
+        // With --store a slot waits for the network, so more slots are needed to keep the store busy.
         self.callers(if self.store.is_some() { 64 } else { 10 })
     }
 
-    /// Store and queue instead of a file, if the scenario can use them.
-    fn fleet(&self) -> Result<Option<(String, String)>, CliError> {
+    /// The URIs of `--store` and `--queue`, if they are set.
+    fn shared_uris(&self) -> Result<Option<(String, String)>, CliError> {
         let (Some(store), Some(queue)) = (&self.store, &self.queue) else {
             return Ok(None);
         };
         let address = dueline_backends::StoreAddress::parse(store);
         let address = address.map_err(|error| process::backend_error(&error))?;
         if !address.is_shared() {
-            let text = "--store names what processes share; a file is made by itself, see --dir and --durability";
+            let text = "--store takes a shared store (dynamodb://TABLE); without it, a SQLite file is created, see \
+                        --dir and --durability";
             return Err(CliError::invalid(text));
         }
-        // "sqs://" stands for its default prefix, to which a name can be added.
+        // "sqs://" stands for the default prefix. Written out, a name can be appended to it.
         let queue = match queue.as_str() {
             "sqs:" | "sqs://" => "sqs://dueline".to_owned(),
-            named => named.replacen("sqs://?", "sqs://dueline?", 1),
+            uri => uri.replacen("sqs://?", "sqs://dueline?", 1),
         };
         Ok(Some((store.clone(), queue)))
     }
 
-    /// What calls have cost, per task, and how close the store came to what the table takes from anybody.
-    fn add_costs(&self, place: &Place, report: &mut Report, ceiling: Option<f64>) {
-        let spent = place.spent();
+    /// Adds the cost per task, and the ratio of the store's write rate to the greatest write rate of the table.
+    fn add_costs(&self, target: &BenchTarget, report: &mut BenchReport, ceiling: Option<f64>) {
+        let cost = target.cost();
         if self.store.is_none() || report.tasks == 0 {
             return;
         }
@@ -186,13 +196,13 @@ impl Bench {
             clippy::cast_precision_loss,
             reason = "counts of a benchmark are small"
         )]
-        let (tasks, requests) = (report.tasks as f64, spent.queue_requests as f64);
+        let (tasks, requests) = (report.tasks as f64, cost.queue_requests as f64);
         let per_task = |count: f64| (count / tasks * 1_000.0).round() / 1_000.0;
         let prices = Prices::default();
-        let dollars = prices.usd(spent.write_units, spent.read_units, requests) / tasks * 1e6;
+        let dollars = prices.usd(cost.write_units, cost.read_units, requests) / tasks * 1e6;
         report.more.extend([
-            ("wru_per_task", per_task(spent.write_units)),
-            ("rru_per_task", per_task(spent.read_units)),
+            ("wru_per_task", per_task(cost.write_units)),
+            ("rru_per_task", per_task(cost.read_units)),
             ("sqs_requests_per_task", per_task(requests)),
             (
                 "usd_per_million_tasks",
@@ -200,11 +210,11 @@ impl Bench {
             ),
         ]);
         if let Some(ceiling) = ceiling.filter(|writes_per_s| *writes_per_s > 0.0) {
-            // One write each to create, to claim and to finish, and one to hand on a task with a date.
+            // One write each to create, claim and finish a task, and one to enqueue a scheduled task.
             let writes_per_task = match self.scenario {
-                Scenario::Enqueue | Scenario::EnqueueOne | Scenario::Bulk => 1.0,
-                Scenario::Drain => 2.0,
-                Scenario::Schedule => 4.0,
+                BenchScenario::Enqueue | BenchScenario::EnqueueOne | BenchScenario::Bulk => 1.0,
+                BenchScenario::Drain => 2.0,
+                BenchScenario::Schedule => 4.0,
                 _ => 3.0,
             };
             let ratio = report.rate_per_s * writes_per_task / ceiling;
@@ -215,10 +225,10 @@ impl Bench {
         }
     }
 
-    /// A report to fill in.
-    fn report(&self, tasks: u64, concurrency: u32) -> Report {
+    /// A report without measurements.
+    fn report(&self, tasks: u64, concurrency: u32) -> BenchReport {
         let scenario = self.scenario.to_possible_value();
-        Report {
+        BenchReport {
             scenario: scenario.map_or_else(String::new, |value| value.get_name().to_owned()),
             store: if self.store.is_some() {
                 "dynamodb"

@@ -1,19 +1,19 @@
-//! What a benchmark measured.
+//! The measurements of a benchmark.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path, time::Duration};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Durations by their frequency, in microseconds with three significant digits.
+/// A histogram of durations, in microseconds with three significant digits.
 #[derive(Clone, Debug)]
 pub struct Latencies(Histogram<u64>);
 
-/// Longest duration that is told apart.
+/// Longest duration that the histogram distinguishes.
 const LATENCY_MAX: Duration = Duration::from_secs(3_600);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     #[expect(
         clippy::expect_used,
         reason = "the bounds are constants that a test builds"
@@ -23,34 +23,34 @@ impl Latencies {
         Self(Histogram::new_with_bounds(1, max_us, 3).expect("bounds are in order"))
     }
 
-    /// Counts one duration; one longer than an hour counts as an hour.
+    /// Counts one duration. A duration longer than an hour counts as an hour.
     pub fn record(&mut self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         self.0.saturating_record(micros);
     }
 
-    /// Counts all that another has counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
-        // Both have the same bounds, which is the only thing that could be refused.
+        // Adding fails only when the bounds differ, and all histograms have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// How many were counted.
+    /// How many durations were counted.
     pub fn len(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether none was counted.
+    /// Whether no duration was counted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The duration that this part of all does not exceed, in milliseconds; `part` is from 0 to 1.
-    pub fn quantile_ms(&self, part: f64) -> f64 {
-        millis(self.0.value_at_quantile(part))
+    /// The quantile of the durations in milliseconds; `quantile` is from 0 to 1.
+    pub fn quantile_ms(&self, quantile: f64) -> f64 {
+        millis(self.0.value_at_quantile(quantile))
     }
 
-    /// The longest one in milliseconds.
+    /// The longest duration in milliseconds.
     pub fn max_ms(&self) -> f64 {
         millis(self.0.max())
     }
@@ -70,44 +70,47 @@ fn millis(micros: u64) -> f64 {
     micros as f64 / 1_000.0
 }
 
-/// What one scenario measured, as JSON for programs.
+/// The measurements of one scenario, as `--json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
-    /// What was measured.
+pub struct BenchReport {
+    /// The name of the scenario.
     pub scenario: String,
-    /// Kind of the store.
+    /// The kind of the store.
     pub store: String,
-    /// What an accepted write survived.
+    /// The durability of the store.
     pub durability: String,
-    /// Tasks that went through.
+    /// The number of tasks.
     pub tasks: u64,
-    /// How much ran at once.
+    /// Callers or worker slots.
     pub concurrency: u32,
-    /// Size of each payload.
+    /// The size of each payload.
     pub payload_bytes: usize,
-    /// Tasks a second.
+    /// Tasks per second.
     pub rate_per_s: f64,
-    /// Half of the tasks were as fast as this; nothing where a scenario has only a rate.
+    /// The median latency; absent if the scenario measures only a rate.
     pub p50_ms: Option<f64>,
-    /// 99 of 100 tasks were as fast as this.
+    /// The 99th percentile of the latency.
     pub p99_ms: Option<f64>,
-    /// The slowest one.
+    /// The greatest latency.
     pub max_ms: Option<f64>,
-    /// Most memory that the process ever held, where the system says so.
+    /// The peak memory of the process, where the system reports it.
     pub rss_kib: Option<u64>,
-    /// Size of the store's files, where it has any.
+    /// The size of the SQLite file and its log; absent for other stores.
     pub db_bytes: Option<u64>,
-    /// What only this scenario has, such as the ratio of two rates.
+    /// Measurements that only this scenario has, such as the ratio of two rates.
     #[serde(flatten)]
     pub more: BTreeMap<&'static str, f64>,
 }
 
-impl Report {
-    /// Fills in what follows from the time it took and from the latencies.
+impl BenchReport {
+    /// Fills in the rate and the latencies.
     #[must_use]
     pub fn measured(mut self, elapsed: Duration, latencies: &Latencies) -> Self {
         let seconds = elapsed.as_secs_f64();
-        #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 tasks")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a benchmark has fewer than 2^53 tasks"
+        )]
         let tasks = self.tasks as f64;
         self.rate_per_s = if seconds > 0.0 {
             round(tasks / seconds, 10.0)
@@ -122,18 +125,21 @@ impl Report {
         self
     }
 
-    /// Whether nothing was seen that must never happen: a start before its time.
+    /// Whether no task started before its due time, and tasks of high priority did not wait for low ones.
     pub fn is_right(&self) -> bool {
-        self.more.get("early").is_none_or(|early| *early == 0.0)
+        let value = |name| self.more.get(name).copied();
+        let waited = value("p95_ms").zip(value("p95_limit_ms"));
+        value("early").is_none_or(|early| early == 0.0)
+            && waited.is_none_or(|(waited, limit)| waited <= limit)
     }
 
-    /// One line of JSON without its end.
+    /// The report as JSON on one line, without a line break.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -167,12 +173,12 @@ fn round(number: f64, parts: f64) -> f64 {
     (number * parts).round() / parts
 }
 
-/// Most memory that this process ever held, on Linux.
+/// The peak memory of this process, on Linux.
 pub fn rss_peak_kib() -> Option<u64> {
-    peak_of(&fs::read_to_string("/proc/self/status").ok()?)
+    parse_peak_kib(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
-fn peak_of(status: &str) -> Option<u64> {
+fn parse_peak_kib(status: &str) -> Option<u64> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -200,34 +206,34 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_near(got: f64, wanted: f64) {
+    fn assert_near(actual: f64, expected: f64) {
         assert!(
-            (got - wanted).abs() <= wanted / 500.0,
-            "{got} instead of {wanted}"
+            (actual - expected).abs() <= expected / 500.0,
+            "{actual} instead of {expected}"
         );
     }
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_are_those_of_the_recorded_durations() {
         let latencies = latencies(1..=1_000);
-        is_near(latencies.quantile_ms(0.5), 500.0);
-        is_near(latencies.quantile_ms(0.99), 990.0);
-        is_near(latencies.max_ms(), 1_000.0);
+        assert_near(latencies.quantile_ms(0.5), 500.0);
+        assert_near(latencies.quantile_ms(0.99), 990.0);
+        assert_near(latencies.max_ms(), 1_000.0);
     }
 
     #[test]
-    fn latencies_of_several_workers_add_up() {
+    fn latencies_of_several_callers_are_added() {
         let mut all = latencies([1, 2]);
         all.add(&latencies([300]));
         assert_eq!(all.len(), 3);
-        is_near(all.max_ms(), 300.0);
+        assert_near(all.max_ms(), 300.0);
         all.record(Duration::from_secs(100_000));
-        is_near(all.max_ms(), 3_600_000.0);
+        assert_near(all.max_ms(), 3_600_000.0);
     }
 
     #[test]
     fn the_report_is_json_with_these_fields_in_this_order() {
-        let report = Report {
+        let report = BenchReport {
             scenario: "run-now".into(),
             store: "sqlite".into(),
             durability: "full".into(),
@@ -251,19 +257,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_in_no_time_is_zero_and_no_nonsense() {
+    fn an_empty_histogram_has_the_maximum_zero() {
         let latencies = Latencies::new();
         assert!(latencies.is_empty());
         assert!(latencies.max_ms().abs() < f64::EPSILON);
     }
 
     #[test]
-    fn the_peak_of_memory_is_read_from_the_status() {
+    fn the_peak_memory_is_parsed_from_the_status_file() {
         assert_eq!(
-            peak_of("Name:\tx\nVmHWM:\t   5124 kB\nVmRSS:\t 9 kB\n"),
+            parse_peak_kib("Name:\tx\nVmHWM:\t   5124 kB\nVmRSS:\t 9 kB\n"),
             Some(5_124)
         );
-        assert_eq!(peak_of("Name:\tx\n"), None);
+        assert_eq!(parse_peak_kib("Name:\tx\n"), None);
         #[cfg(target_os = "linux")]
         assert!(rss_peak_kib().is_some_and(|kib| kib > 100));
     }

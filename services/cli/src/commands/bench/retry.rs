@@ -1,5 +1,6 @@
-//! What a failure costs in a small table and in a large one.
+//! The retry scenario: failures per second in a small table and in a large one.
 
+use dueline_api::Call;
 use std::time::Duration;
 
 use dueline_domain::{Backoff, Handler, Policy, RetryPolicy, StateKind};
@@ -7,25 +8,26 @@ use dueline_executor::{Failure, Registry, Success, handler_fn};
 use tokio::time::Instant;
 
 use super::{
-    Bench, Report,
+    Bench, BenchReport,
     drain::until_finished,
-    place::{JOB, Place, fill, put_job},
     rss_peak_kib,
+    target::{BenchTarget, JOB, fill, put_job},
 };
 use crate::exit::CliError;
 
-/// Tasks that fail.
+/// The number of tasks that fail.
 const FAILURES: u64 = 20_000;
 
-/// Runs tasks that fail once and are due again in a long while, beside a thousand rows of another job and beside many.
-pub(super) async fn retry(bench: &Bench, place: &Place) -> Result<Report, CliError> {
+/// Runs tasks that fail once and are not retried during the benchmark, first in a table with a thousand rows of another
+/// job, then in a table with many.
+pub(super) async fn retry(bench: &Bench, target: &BenchTarget) -> Result<BenchReport, CliError> {
     let many = bench.tasks(100_000);
     let mut rates = Vec::new();
     for (name, rows) in [("few", 1_000), ("many", many)] {
-        rates.push(failures_per_s(bench, place, name, rows).await?);
+        rates.push(failures_per_s(bench, target, name, rows).await?);
     }
     let mut report = bench.report(FAILURES, bench.slots());
-    report.db_bytes = place.db_bytes("many");
+    report.db_bytes = target.db_bytes("many");
     report.rss_kib = rss_peak_kib();
     report.rate_per_s = rates[1].round();
     report.more.insert("few_rate_per_s", rates[0].round());
@@ -37,16 +39,16 @@ pub(super) async fn retry(bench: &Bench, place: &Place) -> Result<Report, CliErr
 
 async fn failures_per_s(
     bench: &Bench,
-    place: &Place,
+    target: &BenchTarget,
     name: &str,
     rows: u64,
 ) -> Result<f64, CliError> {
-    let fails = handler_fn(|_task| async { Err::<Success, _>(Failure::from("on purpose")) });
+    let failing = handler_fn(|_task| async { Err::<Success, _>(Failure::from("on purpose")) });
     let registry = Registry::builder()
-        .job(JOB, fails)
+        .job(JOB, failing)
         .build()
         .map_err(|error| CliError::invalid(error.to_string()))?;
-    let node = place.node(name, Some((bench.slots(), registry))).await?;
+    let node = target.node(name, Some((bench.slots(), registry))).await?;
     let policy = Policy {
         retry: RetryPolicy {
             standard: Backoff::new(
@@ -62,23 +64,24 @@ async fn failures_per_s(
     };
     let filler = put_job(&node, "filler", Handler::worker(), Policy::default()).await?;
     let hour = Some(Duration::from_secs(3_600));
-    fill(place, &node.frontend(), &filler, rows, hour).await?;
+    fill(target, &node.frontend(), &filler, rows, hour).await?;
     let job = put_job(&node, JOB, Handler::worker(), policy).await?;
     let started = Instant::now();
-    fill(place, &node.frontend(), &job, FAILURES, None).await?;
+    fill(target, &node.frontend(), &job, FAILURES, None).await?;
     until_finished(&node, FAILURES).await?;
     let elapsed = started.elapsed();
-    let stats = node.frontend().job_stats(&job).await?;
+    let stats = node.frontend().job_stats(&Call::default(), &job).await?;
     let retriable = stats.by_state.get(&StateKind::Retriable).copied();
     if retriable != Some(FAILURES) {
-        let text = format!("{retriable:?} instead of {FAILURES} tasks wait for another try");
+        let retriable = retriable.unwrap_or_default();
+        let text = format!("{retriable} instead of {FAILURES} tasks are retriable");
         return Err(CliError::new(
             dueline_api::ErrorKind::Internal,
             "wrong_result",
             text,
         ));
     }
-    place.stop(node).await?;
+    target.stop(node).await?;
     #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
     Ok(FAILURES as f64 / elapsed.as_secs_f64())
 }

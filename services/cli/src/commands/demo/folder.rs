@@ -1,4 +1,4 @@
-//! The folder that a demo works in.
+//! The work folder of a demo.
 
 use std::{
     fs::{self, DirBuilder},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::exit::CliError;
 
-/// A folder of its own for one demo, gone when this is dropped unless it is kept.
+/// A new folder for one demo. Dropping this value removes the folder unless `keep` is set.
 #[derive(Debug)]
 pub(super) struct WorkFolder {
     path: PathBuf,
@@ -17,26 +17,27 @@ pub(super) struct WorkFolder {
 }
 
 impl WorkFolder {
-    /// Makes it in `wanted`, or else where temporary files belong; never inside `input`, where the next demo would find
-    /// it.
-    pub(super) fn make(
-        wanted: Option<&Path>,
+    /// Creates the folder in `parent`, or else in the system's temporary folder. It is never created inside `input`,
+    /// where the next demo would process its files.
+    pub(super) fn create(
+        parent: Option<&Path>,
         input: &Path,
         number: u64,
         keep: bool,
     ) -> Result<Self, CliError> {
         let input = input.canonicalize()?;
-        let parent = match wanted {
-            Some(wanted) => {
+        let parent = match parent {
+            Some(parent) => {
                 let unusable = |error: io::Error| {
-                    CliError::invalid(format!("cannot use --work {}: {error}", wanted.display()))
+                    CliError::invalid(format!("cannot use --work {}: {error}", parent.display()))
                 };
-                let is_outside = !existing(wanted).map_err(unusable)?.starts_with(&input);
-                let make = || {
-                    fs::create_dir_all(wanted)?;
-                    wanted.canonicalize()
+                let ancestor = existing_ancestor(parent).map_err(unusable)?;
+                let create = || {
+                    fs::create_dir_all(parent)?;
+                    parent.canonicalize()
                 };
-                is_outside.then(make).transpose().map_err(unusable)?
+                let is_outside = !ancestor.starts_with(&input);
+                is_outside.then(create).transpose().map_err(unusable)?
             }
             None => [std::env::temp_dir(), "/var/tmp".into()]
                 .into_iter()
@@ -44,23 +45,28 @@ impl WorkFolder {
                 .find(|parent| !parent.starts_with(&input)),
         };
         let Some(parent) = parent else {
-            let message = format!("the demo cannot work inside {}", input.display());
+            let message = format!(
+                "the demo cannot create its folder inside {}",
+                input.display()
+            );
             return Err(CliError::invalid(message)
                 .with_hint("name a folder outside the input with --work DIR"));
         };
         let path = parent.join(format!("dueline-demo-{number:016x}"));
-        let readable = path.to_str().filter(|path| !path.contains(['?', '\n']));
-        if readable.is_none() {
-            let message = format!("cannot work in {}: the name is not usable", path.display());
-            return Err(CliError::invalid(message)
-                .with_hint("name a folder without '?' and line breaks with --work DIR"));
+        let valid = path.to_str().filter(|path| !path.contains(['?', '\n']));
+        if valid.is_none() {
+            let message = format!(
+                "cannot create {}: the path contains '?', a line break, or bytes that are not UTF-8",
+                path.display()
+            );
+            return Err(CliError::invalid(message).with_hint("name another folder with --work DIR"));
         }
-        // Others have no business in copies of the files.
+        // Private, because the outputs are copies of the user's files.
         DirBuilder::new()
             .mode(0o700)
             .create(&path)
             .map_err(|error| {
-                let message = format!("cannot work in {}: {error}", parent.display());
+                let message = format!("cannot create a folder in {}: {error}", parent.display());
                 CliError::invalid(message).with_hint("name another folder with --work DIR")
             })?;
         Ok(Self { path, keep })
@@ -75,8 +81,8 @@ impl WorkFolder {
     }
 }
 
-/// The part of a path that is there, in full.
-fn existing(path: &Path) -> io::Result<PathBuf> {
+/// The canonical form of the longest prefix of `path` that exists.
+fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let found = path.ancestors().find_map(|part| part.canonicalize().ok());
     found.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -97,12 +103,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_private_and_goes_away_unless_it_is_kept() {
+    fn the_folder_is_private_and_removed_unless_it_is_kept() {
         use std::os::unix::fs::PermissionsExt as _;
         let (home, input) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for keep in [false, true] {
-            let make = WorkFolder::make(Some(home.path()), input.path(), 7, keep);
-            let folder = make.unwrap();
+            let folder = WorkFolder::create(Some(home.path()), input.path(), 7, keep).unwrap();
             let path = folder.path().to_owned();
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
             fs::write(folder.database(), "x").unwrap();
@@ -113,16 +118,16 @@ mod tests {
     }
 
     #[test]
-    fn no_demo_works_inside_its_input() {
+    fn the_folder_is_never_inside_the_input() {
         let input = tempfile::tempdir().unwrap();
-        for wanted in [input.path().to_owned(), input.path().join("a/b")] {
-            let error = WorkFolder::make(Some(&wanted), input.path(), 7, false).unwrap_err();
-            assert!(error.to_string().contains("cannot work inside"), "{error}");
+        for parent in [input.path().to_owned(), input.path().join("a/b")] {
+            let error = WorkFolder::create(Some(&parent), input.path(), 7, false).unwrap_err();
+            assert!(error.to_string().contains("folder inside"), "{error}");
         }
         assert_eq!(fs::read_dir(input.path()).unwrap().count(), 0);
-        assert!(WorkFolder::make(None, Path::new("/"), 7, false).is_err());
-        // The folder of temporary files itself may be the input.
-        let other = WorkFolder::make(None, &std::env::temp_dir(), 7, false);
+        assert!(WorkFolder::create(None, Path::new("/"), 7, false).is_err());
+        // The input may be the system's temporary folder itself.
+        let other = WorkFolder::create(None, &std::env::temp_dir(), 7, false);
         assert!(other.is_ok_and(|folder| folder.path().starts_with("/var/tmp")));
     }
 }

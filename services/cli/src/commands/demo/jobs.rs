@@ -1,4 +1,4 @@
-//! The three jobs of a demo: two that run commands and one that calls a URL.
+//! The three jobs of a demo: two with the exec handler and one with the http handler.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,22 +6,22 @@ use dueline_domain::{
     Backoff, BackoffError, Handler, Job, JobName, Policy, Quota, RetryPolicy, Timestamp,
 };
 
-/// What is done to a file.
+/// What the task of a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A command computes its SHA-256.
+pub enum DemoKind {
+    /// A command computes the SHA-256 of the file.
     Checksum,
-    /// A command compresses it.
+    /// A command compresses the file.
     Compress,
-    /// A call delivers facts about it.
+    /// An HTTP call delivers the size and hash of the file.
     Deliver,
 }
 
-impl Kind {
+impl DemoKind {
     /// All kinds in the order in which files get them.
     pub const ALL: [Self; 3] = [Self::Checksum, Self::Compress, Self::Deliver];
 
-    /// The name of its job.
+    /// The name of the job.
     pub const fn job_name(self) -> &'static str {
         match self {
             Self::Checksum => "demo-checksum",
@@ -39,56 +39,57 @@ impl Kind {
         }
     }
 
-    /// What its tasks do.
+    /// The description of the job.
     pub const fn info(self) -> &'static str {
         match self {
             Self::Checksum => "Computes the SHA-256 of a file with a command",
             Self::Compress => "Compresses a file with gzip",
-            Self::Deliver => "Delivers facts about a file over HTTP",
+            Self::Deliver => "Delivers the size and hash of a file over HTTP",
         }
     }
 }
 
-/// A command reads from its standard input: a line with the marker file (empty: never fail on purpose), and then the
-/// path, which may hold anything, line breaks included. The `x` keeps line breaks at its end.
-const READ_INPUT: &str = r#"set -eu
-IFS= read -r mark || exit 2
+/// Reads the first line of standard input: the path of the marker file, or nothing if the task is not to fail.
+const READ_MARKER: &str = r#"set -eu
+IFS= read -r marker || exit 2
 "#;
-/// The first run leaves the marker and fails with EX_TEMPFAIL; later runs find the marker.
-const FAIL_ONCE: &str = r#"if [ -n "$mark" ] && [ ! -e "$mark" ]; then : > "$mark"; echo "failed on purpose, once" >&2; exit 75; fi
+/// The first run creates the marker file and fails with EX_TEMPFAIL. Later runs find the marker file and go on.
+const FAIL_ONCE: &str = r#"if [ -n "$marker" ] && [ ! -e "$marker" ]; then : > "$marker"; echo "failed on purpose, once" >&2; exit 75; fi
 "#;
+/// Reads the rest of standard input: the path of the file, which may contain line breaks. The `x` protects line breaks
+/// at the end, which `$(…)` would remove.
 const READ_PATH: &str = r#"file=$(cat; printf x); file=${file%x}
 "#;
 const CHECKSUM: &str = r#"if command -v sha256sum >/dev/null 2>&1; then sum=$(sha256sum < "$file"); else sum=$(shasum -a 256 < "$file"); fi
 printf '%s\n' "${sum%% *}"
 "#;
-/// Written beside and moved into place, so that a run that was killed leaves no half file. `gzip` reads its standard
-/// input because it refuses to compress a file that is called .gz already.
+/// The output is written to a temporary file and renamed, so that a killed run leaves no partial output. `gzip` reads
+/// standard input because it refuses to compress a file with the suffix .gz.
 const COMPRESS: &str = r#"gzip -c < "$file" > "$out.$$"
 mv -f "$out.$$" "$out"
 "#;
 
-/// The command of a kind that runs one.
-pub(super) fn script(kind: Kind) -> Option<String> {
+/// The shell script of a kind with the exec handler.
+pub(super) fn script(kind: DemoKind) -> Option<String> {
     match kind {
-        Kind::Checksum => Some([READ_INPUT, READ_PATH, FAIL_ONCE, CHECKSUM].concat()),
-        Kind::Compress => {
+        DemoKind::Checksum => Some([READ_MARKER, READ_PATH, FAIL_ONCE, CHECKSUM].concat()),
+        DemoKind::Compress => {
             let read_out = "IFS= read -r out || exit 2\n";
-            Some([READ_INPUT, read_out, READ_PATH, FAIL_ONCE, COMPRESS].concat())
+            Some([READ_MARKER, read_out, READ_PATH, FAIL_ONCE, COMPRESS].concat())
         }
-        Kind::Deliver => None,
+        DemoKind::Deliver => None,
     }
 }
 
-/// The jobs of a demo that delivers to `receiver`, with runs of at most `run_timeout`.
+/// The jobs of a demo that delivers to the URL `receiver`, with runs of at most `run_timeout`.
 pub fn jobs(receiver: &str, run_timeout: Duration) -> anyhow::Result<Vec<Job>> {
-    Kind::ALL
+    DemoKind::ALL
         .into_iter()
         .map(|kind| job(kind, receiver, run_timeout))
         .collect()
 }
 
-fn job(kind: Kind, receiver: &str, run_timeout: Duration) -> anyhow::Result<Job> {
+fn job(kind: DemoKind, receiver: &str, run_timeout: Duration) -> anyhow::Result<Job> {
     let (handler, config) = match script(kind) {
         Some(script) => (
             "exec",
@@ -119,15 +120,15 @@ fn job(kind: Kind, receiver: &str, run_timeout: Duration) -> anyhow::Result<Job>
     })
 }
 
-/// Nobody wants to watch a minute of backoff in a demo, so every class waits shortly.
+/// Short backoffs for every class of failures, so that a demo does not take minutes.
 fn quick_retries() -> Result<RetryPolicy, BackoffError> {
-    let wait = Backoff::new(Duration::from_millis(200), 2.0, 0.2, Duration::from_secs(2))?;
+    let backoff = Backoff::new(Duration::from_millis(200), 2.0, 0.2, Duration::from_secs(2))?;
     Ok(RetryPolicy {
         retries_max: Some(3),
-        standard: wait,
-        quick: wait,
-        slow: wait,
-        rate_limited: wait,
+        standard: backoff,
+        quick: backoff,
+        slow: backoff,
+        rate_limited: backoff,
         worker_lost: None,
     })
 }
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn run(kind: Kind, input: &str) -> Output {
+    fn run(kind: DemoKind, input: &str) -> Output {
         let script = script(kind).unwrap();
         let mut child = Command::new("sh")
             .args(["-c", &script])
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_of_a_file_of_any_name_is_that_of_its_content() {
+    fn a_file_of_any_name_has_the_checksum_of_its_content() {
         let home = tempfile::tempdir().unwrap();
         for name in [
             "plain",
@@ -178,7 +179,7 @@ mod tests {
         ] {
             let file = home.path().join(name);
             std::fs::write(&file, "abc").unwrap();
-            let output = run(Kind::Checksum, &format!("\n{}", text(&file)));
+            let output = run(DemoKind::Checksum, &format!("\n{}", text(&file)));
             assert!(output.status.success(), "{name:?}: {output:?}");
             let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n";
             assert_eq!(String::from_utf8_lossy(&output.stdout), abc, "{name:?}");
@@ -186,40 +187,40 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_task_fails_the_first_time_only() {
+    fn a_task_with_a_marker_file_fails_the_first_time_only() {
         let home = tempfile::tempdir().unwrap();
-        let (file, mark, out) = (
+        let (file, marker, out) = (
             home.path().join("f"),
-            home.path().join("mark"),
+            home.path().join("marker"),
             home.path().join("o.gz"),
         );
         std::fs::write(&file, "abc").unwrap();
-        let input = format!("{}\n{}\n{}", text(&mark), text(&out), text(&file));
-        assert_eq!(run(Kind::Compress, &input).status.code(), Some(75));
+        let input = format!("{}\n{}\n{}", text(&marker), text(&out), text(&file));
+        assert_eq!(run(DemoKind::Compress, &input).status.code(), Some(75));
         assert!(!out.exists());
-        assert!(run(Kind::Compress, &input).status.success());
+        assert!(run(DemoKind::Compress, &input).status.success());
         assert!(out.exists());
     }
 
     #[test]
     fn a_missing_file_fails_and_leaves_no_output() {
         let home = tempfile::tempdir().unwrap();
-        let (gone, out) = (home.path().join("gone"), home.path().join("o.gz"));
+        let (missing, out) = (home.path().join("missing"), home.path().join("o.gz"));
         assert!(
-            !run(Kind::Checksum, &format!("\n{}", text(&gone)))
+            !run(DemoKind::Checksum, &format!("\n{}", text(&missing)))
                 .status
                 .success()
         );
-        let input = format!("\n{}\n{}", text(&out), text(&gone));
-        assert!(!run(Kind::Compress, &input).status.success());
+        let input = format!("\n{}\n{}", text(&out), text(&missing));
+        assert!(!run(DemoKind::Compress, &input).status.success());
         assert!(!out.exists());
     }
 
     #[test]
-    fn each_kind_has_a_job_with_a_policy_that_holds() {
+    fn each_kind_has_a_job_with_a_valid_policy() {
         let jobs = jobs("http://127.0.0.1:1/deliver", Duration::from_secs(60)).unwrap();
         let names: Vec<_> = jobs.iter().map(|job| job.name.as_str()).collect();
-        assert_eq!(names, Kind::ALL.map(Kind::job_name));
+        assert_eq!(names, DemoKind::ALL.map(DemoKind::job_name));
         assert!(jobs.iter().all(|job| job.policy.check().is_ok()));
         assert!(
             jobs[2]

@@ -1,20 +1,20 @@
-//! `dueline demo`: what is done to each file, who takes the deliveries, and whether everything came out right.
+//! `dueline demo`: plans a task for each file, receives the deliveries, and verifies every result.
 
 mod folder;
 mod jobs;
 mod plan;
+mod progress;
 mod receiver;
 mod report;
 mod run;
 mod summary;
 mod verify;
 mod walk;
-mod watch;
 
-pub use jobs::{Kind, jobs};
-pub use plan::{DemoTask, Expected, Facts, plan};
-pub use receiver::{Calls, Deliveries, Receiver};
+pub use jobs::{DemoKind, jobs};
+pub use plan::{DemoTask, ExpectedResult, FileFacts, plan};
+pub use receiver::{Deliveries, DeliveryReceiver, TaskDeliveries};
 pub use run::Demo;
-pub use summary::Summary;
-pub use verify::{DemoOutcome, Mismatch, Verified, verify};
-pub use walk::{DemoFile, Found, walk};
+pub use summary::DemoSummary;
+pub use verify::{DemoOutcome, Mismatch, Verification, verify};
+pub use walk::{DemoFile, FoundFiles, walk};

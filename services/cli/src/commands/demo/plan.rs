@@ -1,4 +1,4 @@
-//! Decides what is done to each file. One file, one task; everything else follows from the file's number.
+//! Plans one task for each file. The file's number decides the kind, priority and due time of the task.
 
 use std::{
     fs, io,
@@ -8,57 +8,57 @@ use std::{
 };
 
 use bytes::Bytes;
-use dueline_domain::{Extras, JobName, NewTask, Priority, Timestamp};
+use dueline_domain::{Due, JobName, NewTask, Priority, TaskOptions, Timestamp};
 use dueline_ports::Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{DemoFile, Kind, verify::sha256_of};
+use super::{DemoFile, DemoKind, verify::sha256_of};
 
-/// A task of the demo and what must come of it.
+/// A task of the demo and its expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemoTask {
-    /// The file it works on.
+    /// The file that the task processes.
     pub file: DemoFile,
-    /// What it does.
-    pub kind: Kind,
-    /// What is submitted; its id is given, so that the outcome is found again.
+    /// What the task does.
+    pub kind: DemoKind,
+    /// The task to submit. Its id is set here, so that its outcome can be looked up by the id.
     pub submit: NewTask,
-    /// What must come of it.
-    pub expected: Expected,
+    /// The expected result.
+    pub expected: ExpectedResult,
 }
 
-/// What must come of a task.
+/// The expected result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// Whether its first run fails on purpose.
+pub struct ExpectedResult {
+    /// Whether the first run fails on purpose.
     pub retried: bool,
-    /// The file that it writes.
+    /// The file that the task writes.
     pub output: Option<PathBuf>,
 }
 
-/// What is delivered about a file.
+/// The body of a delivery: size and hash of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Facts {
-    /// Its path.
+pub struct FileFacts {
+    /// The path of the file.
     pub file: String,
-    /// Its size.
+    /// The size of the file.
     pub bytes: u64,
-    /// SHA-256 of its content in hexadecimal digits.
+    /// The SHA-256 of the content in hexadecimal digits.
     pub sha256: String,
 }
 
-/// Each seventh file's task is due later.
+/// The task of each seventh file is due later.
 const SCHEDULED_EVERY: usize = 7;
-/// Each tenth file's task fails once on purpose.
+/// The task of each tenth file fails once on purpose.
 const FAILED_EVERY: usize = 10;
 
-/// Directories below the demo's own one.
+/// Directories in the demo's work folder.
 const OUTPUTS: &str = "out";
-const MARKS: &str = "marks";
+const MARKERS: &str = "marks";
 
-/// Plans one task for each file and makes the directories they write to below `work`, which must be empty or absent.
-/// Files that cannot be read any more are left out with a note.
+/// Plans one task for each file and creates the directories for the outputs in `work`, which must be empty or absent.
+/// A file that cannot be read any more is skipped with a note.
 pub fn plan(
     files: Vec<DemoFile>,
     work: &Path,
@@ -66,57 +66,59 @@ pub fn plan(
     rng: &dyn Rng,
     notes: &mut Vec<String>,
 ) -> io::Result<Vec<DemoTask>> {
-    for directory in [OUTPUTS, MARKS] {
+    for directory in [OUTPUTS, MARKERS] {
         fs::create_dir_all(work.join(directory))?;
     }
     let work = work.canonicalize()?;
     let Some(work) = work.to_str().filter(|path| !path.contains('\n')) else {
-        let why = "the demo's directory must have a name in UTF-8 without line breaks";
+        let why = "the path of the demo's directory must be UTF-8 without line breaks";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     };
     let mut tasks = Vec::with_capacity(files.len());
     for file in files {
         let number = tasks.len();
-        match task(number, &file, Path::new(work), now, rng) {
+        match plan_task(number, &file, Path::new(work), now, rng) {
             Ok((kind, submit, expected)) => tasks.push(DemoTask {
                 file,
                 kind,
                 submit,
                 expected,
             }),
-            Err(error) => notes.push(format!("left out {:?}: {error}", file.path)),
+            Err(error) => notes.push(format!("skipped {:?}: {error}", file.path)),
         }
     }
     Ok(tasks)
 }
 
-/// Where the commands of tasks that fail on purpose leave their markers.
-pub(super) fn marks(work: &Path) -> PathBuf {
-    work.join(MARKS)
+/// The directory in which commands that fail on purpose create their marker files.
+pub(super) fn markers(work: &Path) -> PathBuf {
+    work.join(MARKERS)
 }
 
-/// Puts every due time off.
+/// Moves every due time by `by`.
 pub(super) fn postpone(tasks: &mut [DemoTask], by: Duration) {
     for task in tasks {
-        task.submit.run_at = task.submit.run_at.map(|at| at.after(by));
+        if let Due::At(time) = task.submit.due {
+            task.submit.due = Due::At(time.after(by));
+        }
     }
 }
 
-fn task(
+fn plan_task(
     number: usize,
     file: &DemoFile,
     work: &Path,
     now: Timestamp,
     rng: &dyn Rng,
-) -> io::Result<(Kind, NewTask, Expected)> {
+) -> io::Result<(DemoKind, NewTask, ExpectedResult)> {
     let invalid =
         |error: &dyn ToString| io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
-    // Commands open the file themselves; one that nobody may read would fail for a reason that is not the demo's.
+    // The command opens the file itself. A file without read permission would fail its task, so it is skipped here.
     fs::File::open(&file.path)?;
-    let kind = Kind::ALL[number % Kind::ALL.len()];
+    let kind = DemoKind::ALL[number % DemoKind::ALL.len()];
     let retried = number % FAILED_EVERY == FAILED_EVERY - 1;
-    let mark = match retried {
-        true => marks(work).join(number.to_string()).display().to_string(),
+    let marker = match retried {
+        true => markers(work).join(number.to_string()).display().to_string(),
         false => String::new(),
     };
     let path = file
@@ -125,16 +127,16 @@ fn task(
         .ok_or_else(|| invalid(&"its name is not UTF-8"))?;
     let mut output = None;
     let (payload, content_type) = match kind {
-        Kind::Checksum => (format!("{mark}\n{path}"), "text/plain"),
-        Kind::Compress => {
+        DemoKind::Checksum => (format!("{marker}\n{path}"), "text/plain"),
+        DemoKind::Compress => {
             let out = work.join(OUTPUTS).join(format!("{number}.gz"));
-            let payload = format!("{mark}\n{}\n{path}", out.display());
+            let payload = format!("{marker}\n{}\n{path}", out.display());
             output = Some(out);
             (payload, "text/plain")
         }
-        Kind::Deliver => {
+        DemoKind::Deliver => {
             let (bytes, sha256) = sha256_of(&file.path)?;
-            let facts = Facts {
+            let facts = FileFacts {
                 file: path.to_owned(),
                 bytes,
                 sha256,
@@ -146,30 +148,29 @@ fn task(
     let (_, level) = Priority::LEVELS[number % Priority::LEVELS.len()];
     let submit = NewTask {
         id_is_given: true,
-        run_at: due_at(number, now),
+        due: due_at(number, now),
         priority: Priority::new(i64::from(level)).map_err(|error| invalid(&error))?,
-        extras: Some(Box::new(Extras {
+        options: Some(Box::new(TaskOptions {
             name: Some(short_name(&file.path)),
             tags: vec!["demo".into()],
             content_type: Some(content_type.into()),
-            created_by: Some("demo".into()),
-            ..Extras::default()
+            ..TaskOptions::default()
         })),
         ..NewTask::now(rng.task_id(now), job, Bytes::from(payload))
     };
-    Ok((kind, submit, Expected { retried, output }))
+    Ok((kind, submit, ExpectedResult { retried, output }))
 }
 
-/// One to three seconds ahead for each seventh file, at once for the others.
-fn due_at(number: usize, now: Timestamp) -> Option<Timestamp> {
+/// The due time: one to three seconds ahead for each seventh file, none for the others, which are due at once.
+fn due_at(number: usize, now: Timestamp) -> Due {
     if number % SCHEDULED_EVERY != SCHEDULED_EVERY - 1 {
-        return None;
+        return Due::Now;
     }
     let ahead_ms = 1_000 + (number as u64 / SCHEDULED_EVERY as u64 * 250) % 2_001;
-    Some(now.after(Duration::from_millis(ahead_ms)))
+    Due::At(now.after(Duration::from_millis(ahead_ms)))
 }
 
-/// The end of the path, cut to what a task's name may hold.
+/// The file name, cut to the length that a task's name may have.
 fn short_name(path: &Path) -> Arc<str> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
@@ -186,11 +187,11 @@ pub(super) mod tests {
     use super::*;
     use crate::commands::demo::walk;
 
-    /// Counts, so that ids differ and a test repeats itself.
+    /// Counts up instead of drawing random numbers, so that ids differ and a test is repeatable.
     #[derive(Default)]
-    pub(in crate::commands::demo) struct Counter(AtomicU64);
+    pub(in crate::commands::demo) struct CountingRng(AtomicU64);
 
-    impl Rng for Counter {
+    impl Rng for CountingRng {
         fn next_u64(&self) -> u64 {
             self.0.fetch_add(1, Ordering::Relaxed)
         }
@@ -210,25 +211,25 @@ pub(super) mod tests {
         let found = walk(home.path(), &work, count).unwrap();
         let now = Timestamp::clamped(1_000_000);
         let mut notes = Vec::new();
-        let tasks = plan(found.files, &work, now, &Counter::default(), &mut notes).unwrap();
+        let tasks = plan(found.files, &work, now, &CountingRng::default(), &mut notes).unwrap();
         assert_eq!(notes, Vec::<String>::new());
         (home, tasks)
     }
 
     #[test]
-    fn kinds_and_priorities_rotate_and_some_are_scheduled_and_some_fail_once() {
+    fn kinds_and_priorities_rotate_and_some_tasks_are_scheduled_and_some_fail_once() {
         let (_home, tasks) = planned(210);
         assert_eq!(tasks.len(), 210);
-        for kind in Kind::ALL {
+        for kind in DemoKind::ALL {
             let of_kind = || tasks.iter().filter(|task| task.kind == kind);
             assert_eq!(of_kind().count(), 70);
             assert_eq!(of_kind().filter(|task| task.expected.retried).count(), 7);
-            assert!(of_kind().any(|task| task.submit.run_at.is_some()));
+            assert!(of_kind().any(|task| task.submit.due.at().is_some()));
         }
         let now = Timestamp::clamped(1_000_000);
         let ahead: Vec<_> = tasks
             .iter()
-            .filter_map(|task| task.submit.run_at)
+            .filter_map(|task| task.submit.due.at())
             .map(|at| at.since(now))
             .collect();
         assert_eq!(ahead.len(), 30);
@@ -258,13 +259,13 @@ pub(super) mod tests {
     #[test]
     fn facts_carry_the_hash_of_the_content() {
         let (_home, tasks) = planned(3);
-        let facts: Facts = serde_json::from_slice(&tasks[2].submit.payload).unwrap();
+        let facts: FileFacts = serde_json::from_slice(&tasks[2].submit.payload).unwrap();
         assert_eq!(facts.bytes, 9);
         assert_eq!(facts.sha256, sha256_of(&tasks[2].file.path).unwrap().1);
     }
 
     #[test]
-    fn a_file_that_went_away_is_left_out_with_a_note() {
+    fn a_file_that_no_longer_exists_is_skipped_with_a_note() {
         let home = tempfile::tempdir().unwrap();
         let gone = DemoFile {
             path: home.path().join("gone"),
@@ -277,7 +278,7 @@ pub(super) mod tests {
             vec![gone],
             &work,
             Timestamp::EPOCH,
-            &Counter::default(),
+            &CountingRng::default(),
             &mut notes,
         );
         assert_eq!(tasks.unwrap(), []);

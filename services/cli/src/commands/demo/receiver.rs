@@ -1,4 +1,4 @@
-//! A small server on the loopback interface that takes deliveries and remembers them.
+//! A small HTTP server on the loopback interface that records the deliveries of a demo.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,43 +17,43 @@ use dueline_domain::TaskId;
 use dueline_runtime::{Shutdown, TaskGroup};
 use tokio::net::TcpListener;
 
-/// The header by which the `http` handler names the task, so that a receiver can tell a repeated call.
+/// The header in which the `http` handler sends the task id, so that a receiver can detect a repeated request.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Calls about one task.
+/// The requests of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    /// Calls that were answered 503 on purpose.
+pub struct TaskDeliveries {
+    /// Requests that were answered with status 503 on purpose.
     pub refused: u32,
-    /// Bodies of calls that were accepted.
+    /// Bodies of the accepted requests.
     pub accepted: Vec<Bytes>,
 }
 
-/// Everything that was delivered.
+/// All recorded requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deliveries {
-    /// Calls by the task that their idempotency key names.
-    pub by_task: BTreeMap<TaskId, Calls>,
-    /// Calls whose idempotency key is missing or names no task.
+    /// Requests by the task that their idempotency key names.
+    pub by_task: BTreeMap<TaskId, TaskDeliveries>,
+    /// Requests whose idempotency key is missing or is not a task id.
     pub unnamed: u32,
 }
 
 /// The running server.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct DeliveryReceiver {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ReceiverState {
     refused_once: BTreeSet<TaskId>,
     deliveries: Mutex<Deliveries>,
 }
 
-impl Receiver {
-    /// Listens on a free port of the loopback interface until `shutdown` stops the work. The first call about each
-    /// task in `refused_once` is answered 503.
+impl DeliveryReceiver {
+    /// Listens on a free port of the loopback interface until `shutdown` stops the work. The first request of each task
+    /// in `refused_once` is answered with status 503.
     pub async fn start(
         refused_once: BTreeSet<TaskId>,
         group: &TaskGroup,
@@ -61,7 +61,7 @@ impl Receiver {
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReceiverState {
             refused_once,
             deliveries: Mutex::default(),
         });
@@ -80,25 +80,25 @@ impl Receiver {
         Ok(Self { address, shared })
     }
 
-    /// Where deliveries go.
+    /// The URL for deliveries.
     pub fn url(&self) -> String {
         format!("http://{}/deliver", self.address)
     }
 
-    /// Calls so far that were answered 503 on purpose.
+    /// How many requests were answered with status 503 on purpose so far.
     pub fn refused(&self) -> usize {
         let deliveries = self.shared.deliveries();
-        let refused = deliveries.by_task.values().map(|calls| calls.refused);
+        let refused = deliveries.by_task.values().map(|task| task.refused);
         refused.sum::<u32>() as usize
     }
 
-    /// What was delivered so far.
+    /// The requests so far.
     pub fn deliveries(&self) -> Deliveries {
         self.shared.deliveries().clone()
     }
 }
 
-impl Shared {
+impl ReceiverState {
     fn deliveries(&self) -> MutexGuard<'_, Deliveries> {
         self.deliveries
             .lock()
@@ -106,7 +106,11 @@ impl Shared {
     }
 }
 
-async fn deliver(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn deliver(
+    State(shared): State<Arc<ReceiverState>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let key = headers
         .get(IDEMPOTENCY_KEY)
         .and_then(|key| key.to_str().ok());
@@ -115,12 +119,12 @@ async fn deliver(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
         deliveries.unnamed += 1;
         return StatusCode::BAD_REQUEST;
     };
-    let calls = deliveries.by_task.entry(id).or_default();
-    if calls.refused == 0 && calls.accepted.is_empty() && shared.refused_once.contains(&id) {
-        calls.refused += 1;
+    let task = deliveries.by_task.entry(id).or_default();
+    if task.refused == 0 && task.accepted.is_empty() && shared.refused_once.contains(&id) {
+        task.refused += 1;
         return StatusCode::SERVICE_UNAVAILABLE;
     }
-    calls.accepted.push(body);
+    task.accepted.push(body);
     StatusCode::NO_CONTENT
 }
 
@@ -138,26 +142,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn marked_tasks_are_refused_once_and_every_accepted_call_is_remembered() {
+    async fn selected_tasks_are_refused_once_and_every_accepted_request_is_recorded() {
         let (group, shutdown) = (TaskGroup::new(), Shutdown::new());
-        let (plain, marked) = (TaskId::from_bytes([1; 16]), TaskId::from_bytes([2; 16]));
-        let receiver = Receiver::start([marked].into(), &group, shutdown.clone())
+        let (plain, selected) = (TaskId::from_bytes([1; 16]), TaskId::from_bytes([2; 16]));
+        let receiver = DeliveryReceiver::start([selected].into(), &group, shutdown.clone())
             .await
             .unwrap();
         let url = receiver.url();
         assert_eq!(call(&url, Some(&plain.to_string())).await, 204);
-        assert_eq!(call(&url, Some(&marked.to_string())).await, 503);
-        assert_eq!(call(&url, Some(&marked.to_string())).await, 204);
+        assert_eq!(call(&url, Some(&selected.to_string())).await, 503);
+        assert_eq!(call(&url, Some(&selected.to_string())).await, 204);
         assert_eq!(call(&url, None).await, 400);
         let deliveries = receiver.deliveries();
         let body = Bytes::from_static(b"facts");
-        let calls = |refused| Calls {
+        let expected = |refused| TaskDeliveries {
             refused,
             accepted: vec![body.clone()],
         };
         assert_eq!(
             deliveries.by_task,
-            [(plain, calls(0)), (marked, calls(1))].into()
+            [(plain, expected(0)), (selected, expected(1))].into()
         );
         assert_eq!(deliveries.unnamed, 1);
         shutdown.stop_work();

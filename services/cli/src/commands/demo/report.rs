@@ -1,4 +1,4 @@
-//! What a demo tells people when it is over.
+//! The text report at the end of a demo.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -6,40 +6,41 @@ use comfy_table::{Cell, CellAlignment, Color};
 use dueline_domain::{StateKind, TaskId};
 use indicatif::HumanBytes;
 
-use super::{DemoOutcome, DemoTask, Kind, Summary, Verified};
+use super::{DemoKind, DemoOutcome, DemoSummary, DemoTask, Verification};
 use crate::{
-    output::{self, Style, clean, short},
+    output::{self, TableStyle},
+    sanitize::{clean, short},
     units::span,
 };
 
-/// Mismatches that are told one by one.
-const MISMATCHES_TOLD_MAX: usize = 20;
-/// Most of a mismatch that is told.
-const WHAT_CHARS_MAX: usize = 300;
+/// Most mismatches that are listed. All are counted.
+const MISMATCHES_LISTED_MAX: usize = 20;
+/// Most characters of a mismatch's description.
+const DESCRIPTION_CHARS_MAX: usize = 300;
 
-/// Everything that came of a demo.
-pub(super) struct Report<'a> {
-    /// The folder of the files, in full.
+/// The results of a demo.
+pub(super) struct DemoReport<'a> {
+    /// The canonical path of the input folder.
     pub(super) input: &'a Path,
     pub(super) tasks: &'a [DemoTask],
     pub(super) outcomes: &'a BTreeMap<TaskId, DemoOutcome>,
-    pub(super) verified: &'a Verified,
-    pub(super) summary: &'a Summary,
-    /// How much could run at once.
+    pub(super) verification: &'a Verification,
+    pub(super) summary: &'a DemoSummary,
+    /// The concurrency of the worker.
     pub(super) slots: u32,
 }
 
-/// Tasks counted together.
+/// The counts of one row of the table.
 #[derive(Default)]
-struct Row {
+struct TaskCounts {
     tasks: usize,
     succeeded: usize,
     retried: usize,
     bytes: u64,
 }
 
-impl Row {
-    fn count(&mut self, task: &DemoTask, outcome: Option<&DemoOutcome>) {
+impl TaskCounts {
+    fn add(&mut self, task: &DemoTask, outcome: Option<&DemoOutcome>) {
         self.tasks += 1;
         self.bytes += task.file.bytes;
         if let Some(outcome) = outcome {
@@ -48,7 +49,7 @@ impl Row {
         }
     }
 
-    fn cells(&self, style: &Style, kind: &str, does: &str) -> Vec<Cell> {
+    fn cells(&self, style: &TableStyle, kind: &str, description: &str) -> Vec<Cell> {
         let succeeded = self.succeeded.to_string();
         let colour = match self.succeeded == self.tasks {
             true => Color::Green,
@@ -61,50 +62,50 @@ impl Row {
             Cell::new(HumanBytes(self.bytes)),
         ];
         let numbers = numbers.map(|cell| cell.set_alignment(CellAlignment::Right));
-        [Cell::new(kind), Cell::new(does)]
+        [Cell::new(kind), Cell::new(description)]
             .into_iter()
             .chain(numbers)
             .collect()
     }
 }
 
-impl Report<'_> {
-    /// The whole text.
-    pub(super) fn tell(&self, style: &Style) -> String {
+impl DemoReport<'_> {
+    /// The report as text.
+    pub(super) fn render(&self, style: &TableStyle) -> String {
         let files = match self.summary.files {
             1 => "1 file".into(),
             files => format!("{files} files"),
         };
         let input = self.input.to_string_lossy();
         let mut parts = vec![format!("{files} in {}", clean(&input)), self.kinds(style)];
-        if !self.verified.mismatches.is_empty() {
+        if !self.verification.mismatches.is_empty() {
             parts.push(self.mismatches(style));
         }
-        parts.push(self.facts(style));
+        parts.push(self.summary(style));
         parts.join("\n\n")
     }
 
-    /// Tells programs' owners what is wrong, beside the JSON.
-    pub(super) fn tell_mismatches(&self) {
-        let mismatches = &self.verified.mismatches;
-        for mismatch in mismatches.iter().take(MISMATCHES_TOLD_MAX) {
-            let (file, what) = (mismatch.file.to_string_lossy(), &mismatch.what);
+    /// Prints the mismatches to standard error, in addition to the JSON summary.
+    pub(super) fn print_mismatches(&self) {
+        let mismatches = &self.verification.mismatches;
+        for mismatch in mismatches.iter().take(MISMATCHES_LISTED_MAX) {
+            let file = mismatch.file.to_string_lossy();
             eprintln!(
                 "mismatch: {}: {}",
                 clean(&file),
-                short(what, WHAT_CHARS_MAX)
+                short(&mismatch.description, DESCRIPTION_CHARS_MAX)
             );
         }
-        let more = mismatches.len().saturating_sub(MISMATCHES_TOLD_MAX);
+        let more = mismatches.len().saturating_sub(MISMATCHES_LISTED_MAX);
         if more > 0 {
             eprintln!("… and {more} more");
         }
     }
 
-    fn kinds(&self, style: &Style) -> String {
+    fn kinds(&self, style: &TableStyle) -> String {
         let header = [
             "KIND",
-            "WHAT IT DOES",
+            "DESCRIPTION",
             "TASKS",
             "SUCCEEDED",
             "RETRIED",
@@ -114,81 +115,83 @@ impl Report<'_> {
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        let mut total = Row::default();
-        for kind in Kind::ALL {
-            let mut row = Row::default();
+        let mut total = TaskCounts::default();
+        for kind in DemoKind::ALL {
+            let mut counts = TaskCounts::default();
             for task in self.tasks.iter().filter(|task| task.kind == kind) {
                 let outcome = self.outcomes.get(&task.submit.id);
-                row.count(task, outcome);
-                total.count(task, outcome);
+                counts.add(task, outcome);
+                total.add(task, outcome);
             }
-            table.add_row(row.cells(style, kind.name(), kind.info()));
+            table.add_row(counts.cells(style, kind.name(), kind.info()));
         }
         table.add_row(total.cells(style, "total", ""));
         output::text(&table)
     }
 
-    fn mismatches(&self, style: &Style) -> String {
-        let mut table = style.table(&["FILE", "WHAT IS WRONG"]);
-        let mismatches = &self.verified.mismatches;
-        for mismatch in mismatches.iter().take(MISMATCHES_TOLD_MAX) {
+    fn mismatches(&self, style: &TableStyle) -> String {
+        let mut table = style.table(&["FILE", "MISMATCH"]);
+        let mismatches = &self.verification.mismatches;
+        for mismatch in mismatches.iter().take(MISMATCHES_LISTED_MAX) {
             let file = mismatch.file.strip_prefix(self.input);
             let file = file.unwrap_or(&mismatch.file).to_string_lossy();
-            table.add_row([&*clean(&file), &*short(&mismatch.what, WHAT_CHARS_MAX)]);
+            let description = short(&mismatch.description, DESCRIPTION_CHARS_MAX);
+            table.add_row([&*clean(&file), &*description]);
         }
         let mut text = output::text(&table);
-        let more = mismatches.len().saturating_sub(MISMATCHES_TOLD_MAX);
+        let more = mismatches.len().saturating_sub(MISMATCHES_LISTED_MAX);
         if more > 0 {
             text.push_str(&format!("\n… and {more} more"));
         }
         text
     }
 
-    fn facts(&self, style: &Style) -> String {
+    fn summary(&self, style: &TableStyle) -> String {
         let elapsed = Duration::from_millis(self.summary.elapsed_ms);
-        let mut facts = vec![("elapsed", Cell::new(pace(self.tasks.len(), elapsed)))];
+        let mut rows = vec![("elapsed", Cell::new(rate(self.tasks.len(), elapsed)))];
         let late_ms = self.late_ms();
-        if let Some(kept) = kept_to_time(&late_ms, self.tasks.len(), self.slots) {
+        if let Some(lateness) = lateness(&late_ms, self.tasks.len(), self.slots) {
             let is_early = late_ms.iter().any(|late_ms| *late_ms < 0);
             let cell = match is_early {
-                true => style.coloured(&kept, Color::Red),
-                false => Cell::new(kept),
+                true => style.coloured(&lateness, Color::Red),
+                false => Cell::new(lateness),
             };
-            facts.push(("scheduled", cell));
+            rows.push(("scheduled", cell));
         }
         let planned = self.tasks.iter().filter(|task| task.expected.retried);
         let planned = planned.count();
         if planned > 0 {
             let retried = self.summary.retried;
             let text = match planned {
-                1 => format!("{retried} of 1 task that had to fail once"),
-                planned => format!("{retried} of {planned} tasks that had to fail once"),
+                1 => format!("{retried} of 1 task that failed once on purpose"),
+                planned => format!("{retried} of {planned} tasks that failed once on purpose"),
             };
-            facts.push(("retried", Cell::new(text)));
+            rows.push(("retried", Cell::new(text)));
         }
-        let changed = self.verified.changed.len();
+        let changed = self.verification.changed.len();
         if changed > 0 {
-            let text = format!("{changed} of the files meanwhile, which proves nothing either way");
-            facts.push(("changed", style.coloured(&text, Color::Yellow)));
+            let text =
+                format!("{changed} of the files during the demo; their results are not verified");
+            rows.push(("changed", style.coloured(&text, Color::Yellow)));
         }
-        let verdict = match self.verified.mismatches.len() {
+        let verdict = match self.verification.mismatches.len() {
             0 => style.coloured(
-                "all right: every result was computed again and is the same",
+                "no mismatch: every result was computed again and is the same",
                 Color::Green,
             ),
             1 => style.coloured("1 mismatch", Color::Red),
             wrong => style.coloured(&format!("{wrong} mismatches"), Color::Red),
         };
-        facts.push(("verified", verdict));
-        output::text(&style.pairs(&facts))
+        rows.push(("verified", verdict));
+        output::text(&style.pairs(&rows))
     }
 
-    /// How late each task with a due time began, in order.
+    /// How late each scheduled task started, in ascending order.
     fn late_ms(&self) -> Vec<i64> {
         let scheduled = self
             .tasks
             .iter()
-            .filter(|task| task.submit.run_at.is_some());
+            .filter(|task| task.submit.due.at().is_some());
         let mut late_ms: Vec<i64> = scheduled
             .filter_map(|task| {
                 let outcome = self.outcomes.get(&task.submit.id)?;
@@ -200,25 +203,25 @@ impl Report<'_> {
     }
 }
 
-/// How tasks kept to their due time; `late_ms` is in order.
-fn kept_to_time(late_ms: &[i64], tasks: usize, slots: u32) -> Option<String> {
+/// How late the scheduled tasks started, as text. `late_ms` is in ascending order.
+fn lateness(late_ms: &[i64], tasks: usize, slots: u32) -> Option<String> {
     let (first, last) = (*late_ms.first()?, *late_ms.last()?);
-    let after = |late_ms: i64| span(Duration::from_millis(late_ms.unsigned_abs()));
+    let text_of = |late_ms: i64| span(Duration::from_millis(late_ms.unsigned_abs()));
     let scheduled = late_ms.len();
     if first < 0 {
         let early = late_ms.iter().filter(|late_ms| **late_ms < 0).count();
         let text = format!(
-            "{early} of {scheduled} began before their time, by up to {}",
-            after(first)
+            "{early} of {scheduled} started before their due time, by up to {}",
+            text_of(first)
         );
         return Some(text);
     }
     let mut text = match scheduled {
-        1 => format!("1 task, begun {} after its time", after(first)),
+        1 => format!("1 task, started {} after its due time", text_of(first)),
         _ => format!(
-            "{scheduled} tasks, begun {} to {} after their time, none before",
-            after(first),
-            after(last)
+            "{scheduled} tasks, started {} to {} after their due time, none before",
+            text_of(first),
+            text_of(last)
         ),
     };
     if last >= 1_000 {
@@ -227,8 +230,11 @@ fn kept_to_time(late_ms: &[i64], tasks: usize, slots: u32) -> Option<String> {
     Some(text)
 }
 
-fn pace(tasks: usize, elapsed: Duration) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 tasks")]
+fn rate(tasks: usize, elapsed: Duration) -> String {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a demo has fewer than 2^53 tasks"
+    )]
     let rate = tasks as f64 / elapsed.as_secs_f64().max(0.001);
     let digits = usize::from(rate < 10.0);
     format!("{:.1} s, {rate:.digits$} tasks/s", elapsed.as_secs_f64())
@@ -239,28 +245,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_tasks_kept_to_their_time_is_told_for_one_for_many_and_for_early_ones() {
-        let told = |late_ms: &[i64]| kept_to_time(late_ms, 60, 8).unwrap_or_default();
-        assert_eq!(told(&[]), "");
-        assert_eq!(told(&[8]), "1 task, begun 8 ms after its time");
+    fn the_lateness_is_reported_for_one_task_for_many_and_for_early_ones() {
+        let text = |late_ms: &[i64]| lateness(late_ms, 60, 8).unwrap_or_default();
+        assert_eq!(text(&[]), "");
+        assert_eq!(text(&[8]), "1 task, started 8 ms after its due time");
         assert_eq!(
-            told(&[0, 3, 40]),
-            "3 tasks, begun 0 ms to 40 ms after their time, none before"
+            text(&[0, 3, 40]),
+            "3 tasks, started 0 ms to 40 ms after their due time, none before"
         );
         assert!(
-            told(&[0, 14_000])
-                .ends_with("14 s after their time, none before (60 tasks on 8 slots)")
+            text(&[0, 14_000])
+                .ends_with("14 s after their due time, none before (60 tasks on 8 slots)")
         );
         assert_eq!(
-            told(&[-2, -1, 9]),
-            "2 of 3 began before their time, by up to 2 ms"
+            text(&[-2, -1, 9]),
+            "2 of 3 started before their due time, by up to 2 ms"
         );
     }
 
     #[test]
-    fn the_pace_is_told_in_seconds() {
-        assert_eq!(pace(12, Duration::from_millis(1_054)), "1.1 s, 11 tasks/s");
-        assert_eq!(pace(4, Duration::from_secs(9)), "9.0 s, 0.4 tasks/s");
-        assert_eq!(pace(1, Duration::ZERO), "0.0 s, 1000 tasks/s");
+    fn the_rate_is_in_tasks_per_second() {
+        assert_eq!(rate(12, Duration::from_millis(1_054)), "1.1 s, 11 tasks/s");
+        assert_eq!(rate(4, Duration::from_secs(9)), "9.0 s, 0.4 tasks/s");
+        assert_eq!(rate(1, Duration::ZERO), "0.0 s, 1000 tasks/s");
     }
 }

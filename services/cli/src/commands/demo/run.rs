@@ -13,75 +13,74 @@ use std::{
 use clap::Args;
 use dueline_all_in_one::Drained;
 use dueline_all_in_one::Node;
-use dueline_api::{ErrorKind, Frontend};
+use dueline_api::{Call, ErrorKind, Frontend};
 use dueline_domain::TaskId;
 use dueline_ports::{Clock as _, ListQuery};
-use dueline_runtime::{
-    ServiceError, Settings, Shutdown, SystemClock, SystemRng, TaskGroup, incarnation,
-};
+use dueline_runtime::{ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup, incarnation};
+use dueline_settings::Settings;
 use tokio::time::Instant;
 
 use super::{
-    DemoOutcome, DemoTask, Found, Kind, Receiver, Summary, Verified,
+    DeliveryReceiver, DemoKind, DemoOutcome, DemoSummary, DemoTask, FoundFiles, Verification,
     folder::WorkFolder,
     jobs, plan,
-    plan::{marks, postpone},
-    report::Report,
-    verify, walk, watch,
-    watch::Watch,
+    plan::{markers, postpone},
+    progress::{self, DemoProgress},
+    report::DemoReport,
+    verify, walk,
 };
 use crate::{
-    cli::Context,
-    commands::process::{self, Signals},
+    commands::process::{self, StopSignals},
+    context::Context,
     exit::{CliError, Exit},
-    output::clean,
+    sanitize::clean,
 };
 
-/// Files of one demo.
+/// Most files of one demo.
 const FILES_MAX: usize = 100_000;
-/// Notes that are told; the rest is counted.
-const NOTES_TOLD_MAX: usize = 10;
+/// Most notes that are printed. Further notes are counted.
+const NOTES_PRINTED_MAX: usize = 10;
 /// Tasks in one submit.
 const BATCH_LEN: usize = 500;
-/// Tasks on one page of a list; each carries its payload.
+/// Tasks in one page of a list. Each task carries its payload.
 const PAGE_LEN: usize = 500;
-/// What runs when somebody stops the demo has this long to end.
+/// How long running tasks may take to end when the demo is stopped.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a demo is, below its help.
+/// The description of the demo at the end of its help.
 const HELP: &str = "\
-Each file becomes a task: a command computes its SHA-256, a command compresses it, or facts about it are delivered over \
-HTTP. Each seventh task is due 1 to 3 s later, each tenth fails once on purpose, and priorities differ. When all are done, \
-every result is computed again and compared. The files are only read. Everything runs in this process, on a fresh SQLite \
-file. With --json the last line is the summary.";
+Each file becomes a task: a command computes its SHA-256, a command compresses it, or its size and hash are delivered \
+over HTTP. Each seventh task is due 1 to 3 s later, each tenth fails once on purpose, and priorities differ. When all \
+tasks are done, every result is computed again and compared. The input files are only read. Everything runs in this \
+process, on a new SQLite file. With --json the last line is the summary.";
 
-/// Works through the files of a folder in one process and checks every result.
+/// Processes the files of a folder in one process and verifies every result.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Demo {
-    /// Folder with the files to work on
+    /// Folder with the files to process
     #[arg(long, value_name = "DIR")]
     input: PathBuf,
 
-    /// Folder for the store and the compressed files, which get one of their own in it; not inside the input [default:
+    /// Folder in which a new folder for the store and the compressed files is created; not inside the input [default:
     /// the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
 
-    /// How much runs at once [default: four times the processors, at least 8]
+    /// Tasks that run at once [default: four times the processors, at least 8]
     #[arg(long, value_name = "N")]
     concurrency: Option<NonZeroU32>,
 
-    /// Keep the store and the compressed files
+    /// Keep the store and the compressed files afterwards
     #[arg(long)]
     keep: bool,
 }
 
-/// What a demo did.
-struct Done {
+/// A demo whose tasks have all ended.
+struct CompletedDemo {
     tasks: Vec<DemoTask>,
     outcomes: BTreeMap<TaskId, DemoOutcome>,
-    verified: Verified,
+    verification: Verification,
     elapsed: Duration,
 }
 
@@ -89,12 +88,12 @@ impl Demo {
     pub(in crate::commands) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let (input, found) = self.files().await?;
         let files = found.files.len();
-        tell_notes(&found.notes);
+        print_notes(&found.notes);
 
-        // From here on a signal is no reason to leave anything lying around.
-        let mut signals = Signals::listen()?;
+        // From here on a signal stops the demo gracefully, so that its folder is removed.
+        let mut signals = StopSignals::listen()?;
         let number = incarnation();
-        let folder = WorkFolder::make(self.work.as_deref(), &input, number, self.keep)?;
+        let folder = WorkFolder::create(self.work.as_deref(), &input, number, self.keep)?;
         let prepared = process::with_settings(self.settings(&folder))?;
         let mut config = process::node(&prepared);
         config
@@ -103,7 +102,7 @@ impl Demo {
         let node = Node::start(config)
             .await
             .map_err(|error| process::start_error(&error))?;
-        tell_address(&node);
+        print_address(&node);
 
         let (group, shutdown) = (TaskGroup::new(), Shutdown::new());
         let failed = async {
@@ -113,153 +112,158 @@ impl Demo {
                 error = group.failed() => error,
             }
         };
-        let work = work(&node, &folder, found, &group, &shutdown, context);
-        let ended = tokio::select! {
+        let tasks = run_tasks(&node, &folder, found, &group, &shutdown, context);
+        let result = tokio::select! {
             biased;
             stopped = signals.received(failed) => stopped.map(|()| None),
-            done = work => done.map(Some),
+            completed = tasks => completed.map(Some),
         };
         let executors = node.executors().to_vec();
         let stopping = stop(node, &group, &shutdown);
-        let stopped = match &ended {
+        let stopped = match &result {
             Ok(None) => process::stop(GRACE, &executors, stopping).await.map(drop),
             _ => stopping
                 .await
                 .map(drop)
                 .map_err(|error| process::service_error(&error)),
         };
-        let Some(done) = ended? else {
+        let Some(demo) = result? else {
             stopped?;
             let message = "interrupted before every task was done; nothing was verified";
             return Err(CliError::new(ErrorKind::Deadline, "interrupted", message));
         };
         stopped?;
         if self.keep {
-            tell_kept(&folder);
+            print_kept(&folder);
         }
-        let summary = Summary::new(files, done.tasks.len(), &done.verified, done.elapsed);
-        let report = Report {
+        let summary = DemoSummary::new(files, demo.tasks.len(), &demo.verification, demo.elapsed);
+        let report = DemoReport {
             input: &input,
-            tasks: &done.tasks,
-            outcomes: &done.outcomes,
-            verified: &done.verified,
+            tasks: &demo.tasks,
+            outcomes: &demo.outcomes,
+            verification: &demo.verification,
             summary: &summary,
             slots: prepared.settings.worker.concurrency,
         };
         if context.output.is_json() {
-            report.tell_mismatches();
+            report.print_mismatches();
             context.output.line(&summary.to_json())?;
         } else {
             let style = context.output.style(context.now());
-            context.output.line(&report.tell(&style))?;
+            context.output.line(&report.render(&style))?;
         }
         Ok(summary.exit())
     }
 
-    /// The files, and the folder of their paths.
-    async fn files(&self) -> Result<(PathBuf, Found), CliError> {
-        let wanted = self.input.clone();
+    /// The canonical path of the input folder, and its files.
+    async fn files(&self) -> Result<(PathBuf, FoundFiles), CliError> {
+        let input = self.input.clone();
         let found = blocking(move || {
-            let input = wanted.canonicalize()?;
+            let input = input.canonicalize()?;
             let found = walk(&input, Path::new(""), FILES_MAX)?;
             Ok((input, found))
         });
         let (input, found) = found.await?.map_err(|error: io::Error| {
             let message = format!("cannot read {}: {error}", self.input.display());
-            CliError::invalid(message).with_hint("--input names a folder with files in it")
+            CliError::invalid(message).with_hint("set --input to a folder that contains files")
         })?;
         if found.files.is_empty() {
-            tell_notes(&found.notes);
+            print_notes(&found.notes);
             let message = format!("there are no files in {}", self.input.display());
             return Err(
-                CliError::invalid(message).with_hint("try a folder with source code or texts")
+                CliError::invalid(message).with_hint("try a folder with source code or documents")
             );
         }
         Ok((input, found))
     }
 
-    /// Neither a file nor the environment has a say: a demo is the same everywhere.
+    /// The settings of the demo. Settings files and the environment are ignored, so that a demo is the same everywhere.
     fn settings(&self, folder: &WorkFolder) -> Settings {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let usual = u32::try_from(processors * 4).unwrap_or(u32::MAX).max(8);
+        let default = u32::try_from(processors * 4).unwrap_or(u32::MAX).max(8);
         let mut settings = Settings::default();
         settings.server.listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         settings.server.data = folder.database();
+        settings.sinks.folder = std::path::PathBuf::new();
         settings.worker.name = "demo".into();
-        settings.worker.concurrency = self.concurrency.map_or(usual, NonZeroU32::get);
+        settings.worker.concurrency = self.concurrency.map_or(default, NonZeroU32::get);
         settings.worker.http_allow_private = true;
         settings.log.level = "warn".into();
         settings
     }
 }
 
-/// Everything between the start and the end of the services.
-async fn work(
+/// Submits all tasks to the running services, waits for their ends, and verifies them.
+async fn run_tasks(
     node: &Node,
     folder: &WorkFolder,
-    found: Found,
+    found: FoundFiles,
     group: &TaskGroup,
     shutdown: &Shutdown,
     context: &Context,
-) -> Result<Done, CliError> {
+) -> Result<CompletedDemo, CliError> {
     let frontend = node.frontend();
-    let patience = watch::patience(found.files.iter().map(|file| file.bytes).max().unwrap_or(0));
-    let tasks = planned(found, folder.path().to_owned()).await?;
+    let largest_file_bytes = found.files.iter().map(|file| file.bytes).max().unwrap_or(0);
+    let stall_timeout = progress::stall_timeout(largest_file_bytes);
+    let tasks = plan_tasks(found, folder.path().to_owned()).await?;
     let refused_once = tasks
         .iter()
-        .filter(|task| task.kind == Kind::Deliver && task.expected.retried)
+        .filter(|task| task.kind == DemoKind::Deliver && task.expected.retried)
         .map(|task| task.submit.id)
         .collect();
-    let receiver = Receiver::start(refused_once, group, shutdown.child()).await?;
+    let receiver = DeliveryReceiver::start(refused_once, group, shutdown.child()).await?;
     let receiver = Arc::new(receiver);
-    for job in
-        jobs(&receiver.url(), patience).map_err(|error| CliError::invalid(error.to_string()))?
+    for job in jobs(&receiver.url(), stall_timeout)
+        .map_err(|error| CliError::invalid(error.to_string()))?
     {
-        frontend.put_job(job).await?;
+        frontend.put_job(&Call::by("demo"), job.into()).await?;
     }
-    let watch = Watch {
+    let progress = DemoProgress {
         frontend: frontend.clone(),
         executors: node.executors().to_vec(),
         receiver: receiver.clone(),
-        marks: marks(folder.path()),
-        patience,
-        bar: watch::bar(tasks.len(), context.output.draws_progress()),
+        markers: markers(folder.path()),
+        stall_timeout,
+        bar: progress::bar(tasks.len(), context.output.draws_progress()),
         total: tasks.len(),
         submitted: AtomicUsize::new(0),
     };
 
-    let began = Instant::now();
-    tokio::try_join!(submit(&*frontend, &tasks, &watch), watch.until_ended())?;
-    watch.say("checking every result");
+    let started = Instant::now();
+    tokio::try_join!(
+        submit(&*frontend, &tasks, &progress),
+        progress.until_ended()
+    )?;
+    progress.set_message("verifying every result");
     let outcomes = outcomes(&*frontend).await?;
     let deliveries = receiver.deliveries();
-    let (tasks, outcomes, verified) = blocking(move || {
-        let verified = verify(&tasks, &outcomes, &deliveries);
-        (tasks, outcomes, verified)
+    let (tasks, outcomes, verification) = blocking(move || {
+        let verification = verify(&tasks, &outcomes, &deliveries);
+        (tasks, outcomes, verification)
     })
     .await?;
-    Ok(Done {
+    Ok(CompletedDemo {
         tasks,
         outcomes,
-        verified,
-        elapsed: began.elapsed(),
+        verification,
+        elapsed: started.elapsed(),
     })
 }
 
-/// Plans the tasks. Times begin to count when everything is planned, however large the files are.
-async fn planned(found: Found, folder: PathBuf) -> Result<Vec<DemoTask>, CliError> {
+/// Plans the tasks. Planning hashes files and may take long, so due times count from the end of the planning.
+async fn plan_tasks(found: FoundFiles, folder: PathBuf) -> Result<Vec<DemoTask>, CliError> {
     let files = found.files.len();
     let (tasks, notes) = blocking(move || {
-        let (began, mut notes) = (SystemClock.now(), Vec::new());
-        let tasks = plan(found.files, &folder, began, &SystemRng, &mut notes);
+        let (started, mut notes) = (SystemClock.now(), Vec::new());
+        let tasks = plan(found.files, &folder, started, &SystemRng, &mut notes);
         let tasks = tasks.map(|mut tasks| {
-            postpone(&mut tasks, SystemClock.now().since(began));
+            postpone(&mut tasks, SystemClock.now().since(started));
             tasks
         });
         (tasks, notes)
     })
     .await?;
-    tell_notes(&notes);
+    print_notes(&notes);
     let tasks = tasks?;
     if tasks.is_empty() {
         let message = format!("none of the {files} files can be read");
@@ -271,28 +275,28 @@ async fn planned(found: Found, folder: PathBuf) -> Result<Vec<DemoTask>, CliErro
 async fn submit(
     frontend: &dyn Frontend,
     tasks: &[DemoTask],
-    watch: &Watch,
+    progress: &DemoProgress,
 ) -> Result<(), CliError> {
     for batch in tasks.chunks(BATCH_LEN) {
         let new = batch.iter().map(|task| task.submit.clone()).collect();
-        for answer in frontend.submit(new).await {
+        for answer in frontend.submit(&Call::by("demo"), new).await {
             answer?;
         }
-        watch.submitted(batch.len());
+        progress.add_submitted(batch.len());
     }
     Ok(())
 }
 
-/// What came of all tasks.
+/// The outcomes of all stored tasks.
 async fn outcomes(frontend: &dyn Frontend) -> Result<BTreeMap<TaskId, DemoOutcome>, CliError> {
     let mut outcomes = BTreeMap::new();
-    for kind in Kind::ALL {
+    for kind in DemoKind::ALL {
         let mut query = ListQuery {
             limit: PAGE_LEN,
-            ..ListQuery::of(watch::job(kind)?)
+            ..ListQuery::of(progress::job_name(kind)?)
         };
         loop {
-            let page = frontend.tasks(query.clone()).await?;
+            let page = frontend.tasks(&Call::by("demo"), query.clone()).await?;
             outcomes.extend(page.tasks.iter().map(|task| (task.id, task.into())));
             if page.next.is_none() {
                 break;
@@ -303,7 +307,7 @@ async fn outcomes(frontend: &dyn Frontend) -> Result<BTreeMap<TaskId, DemoOutcom
     Ok(outcomes)
 }
 
-/// The services first: what they still deliver must find somebody.
+/// Stops the services before the receiver, because running tasks may still deliver.
 async fn stop(node: Node, group: &TaskGroup, shutdown: &Shutdown) -> Result<Drained, ServiceError> {
     let stopped = node.stop(GRACE).await;
     shutdown.stop_work();
@@ -317,31 +321,31 @@ async fn blocking<T: Send + 'static>(
     done.map_err(|error| CliError::new(ErrorKind::Internal, "panic", error.to_string()))
 }
 
-fn tell_notes(notes: &[String]) {
-    for note in notes.iter().take(NOTES_TOLD_MAX) {
+fn print_notes(notes: &[String]) {
+    for note in notes.iter().take(NOTES_PRINTED_MAX) {
         eprintln!("{}", clean(note));
     }
-    let more = notes.len().saturating_sub(NOTES_TOLD_MAX);
+    let more = notes.len().saturating_sub(NOTES_PRINTED_MAX);
     if more > 0 {
         eprintln!("… and {more} more");
     }
 }
 
-fn tell_address(node: &Node) {
+fn print_address(node: &Node) {
     if let Some(address) = node.address() {
-        eprintln!("listening on http://{address} until the demo is over");
+        eprintln!("listening on http://{address} until the demo ends");
         eprintln!(
             "watch    dueline --server http://{address} task list {}",
-            Kind::ALL[0].job_name()
+            DemoKind::ALL[0].job_name()
         );
     }
 }
 
-fn tell_kept(folder: &WorkFolder) {
+fn print_kept(folder: &WorkFolder) {
     let path = folder.path().display();
     eprintln!("kept     {path} with the compressed files");
     eprintln!(
-        "look     dueline serve --no-worker --data '{}'",
+        "inspect  dueline serve --no-worker --data '{}'",
         folder.database().display()
     );
 }

@@ -1,51 +1,51 @@
-//! The last line of a demo.
+//! The JSON summary of a demo.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Verified;
+use super::Verification;
 use crate::exit::Exit;
 
-/// What a demo did, for programs: its last line is this as JSON.
+/// The summary of a demo: with `--json`, the last line of its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct DemoSummary {
     /// Files found.
     pub files: usize,
     /// Tasks submitted.
     pub tasks: usize,
     /// Tasks that succeeded.
     pub succeeded: usize,
-    /// Tasks that did not.
+    /// Tasks that did not succeed.
     pub failed: usize,
     /// Tasks that ran more than once.
     pub retried: usize,
-    /// Tasks that did not do what they had to.
+    /// Tasks whose result is not the expected one.
     pub mismatches: usize,
-    /// From the first submit to the last check.
+    /// Time from the first submit to the end of the verification.
     pub elapsed_ms: u64,
 }
 
-impl Summary {
+impl DemoSummary {
     /// The summary of a demo over `files` files with `tasks` tasks.
-    pub fn new(files: usize, tasks: usize, verified: &Verified, elapsed: Duration) -> Self {
+    pub fn new(files: usize, tasks: usize, verification: &Verification, elapsed: Duration) -> Self {
         Self {
             files,
             tasks,
-            succeeded: verified.succeeded,
-            failed: verified.failed,
-            retried: verified.retried,
-            mismatches: verified.mismatches.len(),
+            succeeded: verification.succeeded,
+            failed: verification.failed,
+            retried: verification.retried,
+            mismatches: verification.mismatches.len(),
             elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
-    /// One line of JSON without its end.
+    /// The summary as JSON on one line, without a line break.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// How the command ends: well only if every task did what it had to.
+    /// The exit code: success only if every task has the expected result.
     pub fn exit(&self) -> Exit {
         if self.mismatches == 0 && self.failed == 0 {
             Exit::Ok
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_json_with_these_fields_in_this_order() {
-        let verified = Verified {
+    fn the_summary_is_json_with_these_fields_in_this_order() {
+        let verification = Verification {
             succeeded: 3,
             retried: 1,
-            ..Verified::default()
+            ..Verification::default()
         };
-        let summary = Summary::new(4, 3, &verified, Duration::from_millis(1_234));
+        let summary = DemoSummary::new(4, 3, &verification, Duration::from_millis(1_234));
         assert_eq!(
             summary.to_json(),
             r#"{"files":4,"tasks":3,"succeeded":3,"failed":0,"retried":1,"mismatches":0,"elapsed_ms":1234}"#
@@ -74,8 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mismatch_or_a_failure_ends_the_command_badly() {
-        let mut summary = Summary::new(1, 1, &Verified::default(), Duration::ZERO);
+    fn a_mismatch_or_a_failure_ends_the_command_with_an_error() {
+        let mut summary = DemoSummary::new(1, 1, &Verification::default(), Duration::ZERO);
         assert_eq!(summary.exit(), Exit::Ok);
         summary.mismatches = 1;
         assert_eq!(summary.exit(), Exit::VerifyFailed);

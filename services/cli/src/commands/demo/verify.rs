@@ -1,4 +1,4 @@
-//! Checks a demo by its own computation: nothing that the tasks said about the files is taken on trust.
+//! Verifies the results of a demo: every checksum, output and delivery is computed again from the input files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,25 +12,25 @@ use dueline_domain::{StateKind, Task, TaskId, Timestamp};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use super::{Calls, Deliveries, DemoTask, Facts, Kind};
-use crate::output::short;
+use super::{Deliveries, DemoKind, DemoTask, FileFacts, TaskDeliveries};
+use crate::sanitize::short;
 
-/// What came of a task.
+/// The fields of a stored task that are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoOutcome {
-    /// The task.
+    /// The id of the task.
     pub id: TaskId,
-    /// The state it ended in, or is still in.
+    /// The state of the task.
     pub state: StateKind,
-    /// Runs that used up a try.
+    /// Runs that count against the retries.
     pub tries: u32,
-    /// When it was due.
+    /// The due time.
     pub run_at: Timestamp,
-    /// When its first run began.
+    /// When the first run started.
     pub started_at: Option<Timestamp>,
-    /// What the successful run returned.
+    /// The result of the successful run.
     pub result: Option<Bytes>,
-    /// Why it failed.
+    /// Why the task failed.
     pub error: Option<String>,
 }
 
@@ -52,136 +52,138 @@ impl From<&Task> for DemoOutcome {
     }
 }
 
-/// A task that did not do what it had to.
+/// A task whose result is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The task.
+    /// The id of the task.
     pub id: TaskId,
-    /// The file it worked on.
+    /// The file that the task processed.
     pub file: PathBuf,
-    /// What is wrong.
-    pub what: String,
+    /// What differs from the expected result.
+    pub description: String,
 }
 
-/// What the check found.
+/// The result of the verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
-    /// Tasks that succeeded, rightly or not.
+pub struct Verification {
+    /// Tasks that succeeded, with or without a mismatch.
     pub succeeded: usize,
-    /// Tasks that did not.
+    /// Tasks that did not succeed.
     pub failed: usize,
     /// Tasks that ran more than once.
     pub retried: usize,
-    /// What is wrong.
+    /// Results that are not the expected ones.
     pub mismatches: Vec<Mismatch>,
-    /// Files that somebody changed meanwhile; what came of these proves nothing either way.
+    /// Files that changed during the demo. Their tasks cannot be verified and are not counted as mismatches.
     pub changed: Vec<PathBuf>,
 }
 
-/// Checks every task. Reads every file, so call it where blocking is allowed.
+/// Verifies every task. It reads every file and blocks the thread.
 pub fn verify(
     tasks: &[DemoTask],
     outcomes: &BTreeMap<TaskId, DemoOutcome>,
     deliveries: &Deliveries,
-) -> Verified {
-    let mut verified = Verified::default();
+) -> Verification {
+    let mut verification = Verification::default();
     for task in tasks {
         let id = task.submit.id;
         let outcome = outcomes.get(&id);
         match outcome {
-            Some(outcome) if outcome.state == StateKind::Succeeded => verified.succeeded += 1,
-            _ => verified.failed += 1,
+            Some(outcome) if outcome.state == StateKind::Succeeded => verification.succeeded += 1,
+            _ => verification.failed += 1,
         }
-        verified.retried += usize::from(outcome.is_some_and(|outcome| outcome.tries > 1));
-        let Err(what) = check(task, outcome, deliveries.by_task.get(&id)) else {
+        verification.retried += usize::from(outcome.is_some_and(|outcome| outcome.tries > 1));
+        let Err(description) = check(task, outcome, deliveries.by_task.get(&id)) else {
             continue;
         };
         if task.file.is_changed() {
-            verified.changed.push(task.file.path.clone());
+            verification.changed.push(task.file.path.clone());
         } else {
-            let file = task.file.path.clone();
-            verified.mismatches.push(Mismatch { id, file, what });
+            verification.mismatches.push(Mismatch {
+                id,
+                file: task.file.path.clone(),
+                description,
+            });
         }
     }
-    let delivering = tasks.iter().filter(|task| task.kind == Kind::Deliver);
+    let delivering = tasks.iter().filter(|task| task.kind == DemoKind::Deliver);
     let delivering: BTreeSet<TaskId> = delivering.map(|task| task.submit.id).collect();
     for id in deliveries
         .by_task
         .keys()
         .filter(|id| !delivering.contains(id))
     {
-        let what = format!("a delivery names task {id}, which delivers nothing");
-        verified.mismatches.push(Mismatch {
+        verification.mismatches.push(Mismatch {
             id: *id,
             file: PathBuf::new(),
-            what,
+            description: format!("a delivery names task {id}, which does not deliver"),
         });
     }
     let submitted: BTreeSet<TaskId> = tasks.iter().map(|task| task.submit.id).collect();
     for id in outcomes.keys().filter(|id| !submitted.contains(id)) {
-        verified.mismatches.push(Mismatch {
+        verification.mismatches.push(Mismatch {
             id: *id,
             file: PathBuf::new(),
-            what: format!("task {id} is there, but nobody submitted it"),
+            description: format!("task {id} exists, but was not submitted by this demo"),
         });
     }
     if deliveries.unnamed > 0 {
-        let what = format!("{} deliveries name no task", deliveries.unnamed);
-        let id = TaskId::from_bytes([0; 16]);
-        verified.mismatches.push(Mismatch {
-            id,
+        verification.mismatches.push(Mismatch {
+            id: TaskId::from_bytes([0; 16]),
             file: PathBuf::new(),
-            what,
+            description: format!("{} deliveries name no task", deliveries.unnamed),
         });
     }
-    verified
+    verification
 }
 
-/// What is wrong with one task.
+/// Compares one task with its expected result. The error describes the first difference.
 fn check(
     task: &DemoTask,
     outcome: Option<&DemoOutcome>,
-    calls: Option<&Calls>,
+    deliveries: Option<&TaskDeliveries>,
 ) -> Result<(), String> {
-    let outcome = outcome.ok_or("the task is gone")?;
+    let outcome = outcome.ok_or("the task does not exist any more")?;
     if outcome.state != StateKind::Succeeded {
-        let error = outcome.error.as_deref().unwrap_or("no error was told");
+        let error = outcome.error.as_deref().unwrap_or("no error is stored");
         return Err(format!("it is {}: {error}", outcome.state));
     }
     let tries = 1 + u32::from(task.expected.retried);
     if outcome.tries != tries {
         return Err(format!("it ran {} times instead of {tries}", outcome.tries));
     }
-    if let Some(at) = task.submit.run_at
+    if let Some(at) = task.submit.due.at()
         && outcome.run_at != at
     {
         return Err(format!("it was due {} instead of {at}", outcome.run_at));
     }
-    let started_at = outcome.started_at.ok_or("nobody knows when it began")?;
+    let started_at = outcome.started_at.ok_or("no start time is stored")?;
     if started_at < outcome.run_at {
         let early_ms = outcome.run_at.since(started_at).as_millis();
-        return Err(format!("it began {early_ms} ms before its time"));
+        return Err(format!("it started {early_ms} ms before its due time"));
     }
     match task.kind {
-        Kind::Checksum => check_checksum(task, outcome),
-        Kind::Compress => check_output(task),
-        Kind::Deliver => check_delivery(task, calls),
+        DemoKind::Checksum => check_checksum(task, outcome),
+        DemoKind::Compress => check_output(task),
+        DemoKind::Deliver => check_delivery(task, deliveries),
     }
 }
 
 fn check_checksum(task: &DemoTask, outcome: &DemoOutcome) -> Result<(), String> {
-    let (_, wanted) = sha256_of(&task.file.path).map_err(|error| error.to_string())?;
+    let (_, expected) = sha256_of(&task.file.path).map_err(|error| error.to_string())?;
     let result = outcome.result.as_deref().unwrap_or_default();
-    let got = said(result);
-    if got == wanted {
+    let actual = output_text(result);
+    if actual == expected {
         return Ok(());
     }
-    let (wanted, got) = (short(&wanted, 17), short(&got, 17));
-    Err(format!("its checksum is {wanted}, the task said '{got}'"))
+    let (expected, actual) = (short(&expected, 17), short(&actual, 17));
+    Err(format!(
+        "its checksum is {expected}, but the task returned '{actual}'"
+    ))
 }
 
-/// What a command wrote, whether it is stored as it is or as a JSON text.
-fn said(result: &[u8]) -> String {
+/// The output of a command, which is stored either as plain text or as a JSON string.
+fn output_text(result: &[u8]) -> String {
     let text = serde_json::from_slice(result)
         .unwrap_or_else(|_| String::from_utf8_lossy(result).into_owned());
     text.trim_end().to_owned()
@@ -200,34 +202,35 @@ fn check_output(task: &DemoTask) -> Result<(), String> {
     if is_same(&mut written, &mut original).map_err(unreadable)? {
         return Ok(());
     }
-    Err("its output decompresses to something else".into())
+    Err("its output decompresses to different content".into())
 }
 
-fn check_delivery(task: &DemoTask, calls: Option<&Calls>) -> Result<(), String> {
-    let calls = calls.ok_or("nothing was delivered under its id")?;
+fn check_delivery(task: &DemoTask, deliveries: Option<&TaskDeliveries>) -> Result<(), String> {
+    let deliveries = deliveries.ok_or("nothing was delivered under its id")?;
     let refused = u32::from(task.expected.retried);
-    if calls.refused != refused {
+    if deliveries.refused != refused {
         return Err(format!(
             "it was refused {} times instead of {refused}",
-            calls.refused
+            deliveries.refused
         ));
     }
-    let [body] = calls.accepted.as_slice() else {
-        return Err(format!("it was delivered {} times", calls.accepted.len()));
+    let [body] = deliveries.accepted.as_slice() else {
+        let times = deliveries.accepted.len();
+        return Err(format!("it was delivered {times} times"));
     };
-    let got: Facts = serde_json::from_slice(body)
-        .map_err(|error| format!("its delivery is garbled: {error}"))?;
+    let actual: FileFacts = serde_json::from_slice(body)
+        .map_err(|error| format!("its delivery is malformed: {error}"))?;
     let (bytes, sha256) = sha256_of(&task.file.path).map_err(|error| error.to_string())?;
     let file = task.file.path.to_string_lossy().into_owned();
-    let wanted = Facts {
+    let expected = FileFacts {
         file,
         bytes,
         sha256,
     };
-    if got == wanted {
+    if actual == expected {
         return Ok(());
     }
-    Err(format!("it delivered {got:?} instead of {wanted:?}"))
+    Err(format!("it delivered {actual:?} instead of {expected:?}"))
 }
 
 /// Size and SHA-256 of a file.

@@ -1,4 +1,4 @@
-//! Finds the files that a demo works on.
+//! Finds the input files of a demo.
 
 use std::{
     fs, io,
@@ -6,41 +6,41 @@ use std::{
     time::SystemTime,
 };
 
-/// A file to work on.
+/// An input file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoFile {
-    /// Its absolute path.
+    /// The absolute path.
     pub path: PathBuf,
-    /// Its size when it was found.
+    /// The size when the file was found.
     pub bytes: u64,
-    /// When it was last changed before it was found, where the system says so.
+    /// The modification time when the file was found, where the file system has one.
     pub modified: Option<SystemTime>,
 }
 
-/// What a walk found.
+/// The input files, and notes about files that were skipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFiles {
     /// Regular files in the order of their paths.
     pub files: Vec<DemoFile>,
-    /// What was left out, in words.
+    /// Messages about what was skipped.
     pub notes: Vec<String>,
 }
 
-/// The regular files below `directory`, at most `files_max`. Symbolic links, everything below `except`, and names
-/// that are not UTF-8 (they cannot travel in JSON) are left out.
-pub fn walk(directory: &Path, except: &Path, files_max: usize) -> io::Result<Found> {
+/// The regular files below `directory`, at most `files_max`. Skipped are symbolic links, everything below `except`, and
+/// names that are not UTF-8, because JSON cannot carry them.
+pub fn walk(directory: &Path, except: &Path, files_max: usize) -> io::Result<FoundFiles> {
     let root = directory.canonicalize()?;
-    // A directory that does not exist yet holds nothing to leave out.
+    // A directory that does not exist yet has nothing to skip.
     let except = except.canonicalize().ok();
-    let mut found = Found::default();
-    // The last entry comes next, so directories are pushed in reverse order.
+    let mut found = FoundFiles::default();
+    // A stack: the last directory is read next, so directories are pushed in reverse order.
     let mut open = vec![root.clone()];
     while let Some(directory) = open.pop() {
         let mut entries = match entries(&directory) {
             Ok(entries) => entries,
             Err(error) if directory == root => return Err(error),
             Err(error) => {
-                found.leave_out(&directory, &error.to_string());
+                found.skip(&directory, &error.to_string());
                 continue;
             }
         };
@@ -48,14 +48,14 @@ pub fn walk(directory: &Path, except: &Path, files_max: usize) -> io::Result<Fou
         let mut below = Vec::new();
         for path in entries {
             if path.to_str().is_none() {
-                found.leave_out(&path, "its name is not UTF-8");
+                found.skip(&path, "its name is not UTF-8");
                 continue;
             }
             // Not `metadata`: that would follow symbolic links.
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 Err(error) => {
-                    found.leave_out(&path, &error.to_string());
+                    found.skip(&path, &error.to_string());
                     continue;
                 }
             };
@@ -64,11 +64,11 @@ pub fn walk(directory: &Path, except: &Path, files_max: usize) -> io::Result<Fou
                     below.push(path);
                 }
             } else if metadata.is_symlink() {
-                found.leave_out(&path, "it is a symbolic link");
+                found.skip(&path, "it is a symbolic link");
             } else if !metadata.is_file() {
-                found.leave_out(&path, "it is no regular file");
+                found.skip(&path, "it is not a regular file");
             } else if found.files.len() == files_max {
-                let note = format!("stopped at {files_max} files; there are more");
+                let note = format!("stopped at {files_max} files; further files are skipped");
                 found.notes.push(note);
                 return Ok(found);
             } else {
@@ -91,14 +91,14 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-impl Found {
-    fn leave_out(&mut self, path: &Path, why: &str) {
-        self.notes.push(format!("left out {path:?}: {why}"));
+impl FoundFiles {
+    fn skip(&mut self, path: &Path, why: &str) {
+        self.notes.push(format!("skipped {path:?}: {why}"));
     }
 }
 
 impl DemoFile {
-    /// Whether it is not the file any more that was found.
+    /// Whether the file changed, or was removed, after it was found.
     pub fn is_changed(&self) -> bool {
         match fs::symlink_metadata(&self.path) {
             Ok(now) => now.len() != self.bytes || now.modified().ok() != self.modified,
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_all_names_are_found_in_order_and_the_rest_is_left_out_with_a_note() {
+    fn files_of_all_names_are_found_in_order_and_the_rest_is_skipped_with_a_note() {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path();
         for name in [
@@ -160,23 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_stops_at_the_bound_and_says_so() {
+    fn the_walk_stops_at_the_limit_with_a_note() {
         let home = tempfile::tempdir().unwrap();
         for number in 0..5 {
             fs::write(home.path().join(number.to_string()), "").unwrap();
         }
         let found = walk(home.path(), Path::new("/nowhere"), 3).unwrap();
         assert_eq!(found.files.len(), 3);
-        assert!(found.notes[0].contains("there are more"));
+        assert!(found.notes[0].contains("further files are skipped"));
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_an_error() {
+    fn a_directory_that_does_not_exist_is_an_error() {
         assert!(walk(Path::new("/no/such/directory"), Path::new("/nowhere"), 1).is_err());
     }
 
     #[test]
-    fn a_file_that_was_written_to_is_changed() {
+    fn a_file_that_was_written_after_the_walk_is_changed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("f");
         fs::write(&path, "one").unwrap();

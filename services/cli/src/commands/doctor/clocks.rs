@@ -1,26 +1,26 @@
-//! Clocks beside this machine's. Nothing goes wrong by them, but tasks begin too late, and workers are missed too early
-//! or too late in what people read.
+//! Checks the clocks of services, servers and workers against this machine's. Clocks that differ break no guarantee,
+//! but tasks start late, and reports show workers as lost too early or too late.
 
 use std::time::Duration;
 
 use dueline_backends::doctor::{ClockReading, Finding};
 use dueline_domain::Timestamp;
-use dueline_runtime::config::Settings;
+use dueline_settings::Settings;
 
-use super::facts::Facts;
+use super::facts::StoreFacts;
 use crate::units::span;
 
 const AREA: &str = "clocks";
-/// More than this is worth a word.
-const APART_MS_MAX: i64 = 2_000;
-const MEND: &str =
-    "let a time service set the clocks of all hosts (chrony, systemd-timesyncd), this one included";
+/// The greatest difference without a finding.
+const DIFFERENCE_MS_MAX: i64 = 2_000;
+const FIX: &str =
+    "synchronize the clocks of all hosts, including this one (chrony, systemd-timesyncd)";
 
-/// Each clock that was read; `limit` is half of the shortest heartbeat timeout there is.
-pub(super) fn judge(
+/// The findings about all clocks. A difference above half of the shortest heartbeat timeout is a defect.
+pub(super) fn check(
     settings: &Settings,
     readings: &[ClockReading],
-    facts: Option<&Facts>,
+    facts: Option<&StoreFacts>,
     now: Timestamp,
 ) -> Vec<Finding> {
     let jobs = facts.and_then(|facts| facts.jobs.as_ref().ok());
@@ -28,54 +28,55 @@ pub(super) fn judge(
     let limit = shortest.unwrap_or(settings.policy().heartbeat_timeout) / 2;
     let mut findings: Vec<_> = readings
         .iter()
-        .map(|reading| of_reading(reading, limit))
+        .map(|reading| check_reading(reading, limit))
         .collect();
     findings.extend(workers_ahead(facts, limit, now));
     if findings.is_empty() {
-        let detail = "no service and no server has told its time";
+        let detail = "no service and no server reported its time";
         findings.push(Finding::unknown(AREA, "all", detail));
     }
     findings
 }
 
-fn of_reading(reading: &ClockReading, limit: Duration) -> Finding {
-    let apart_ms = reading.at_least_ms();
-    if apart_ms <= APART_MS_MAX {
+fn check_reading(reading: &ClockReading, limit: Duration) -> Finding {
+    let difference_ms = reading.at_least_ms();
+    if difference_ms <= DIFFERENCE_MS_MAX {
         let within = span(Duration::from_millis(reading.uncertain_ms.unsigned_abs()));
-        let detail = format!("as far as can be told (within {within}) like this machine's");
-        return Finding::ok(AREA, &reading.of, detail);
+        let detail = format!("agrees with this machine's clock (measured within {within})");
+        return Finding::ok(AREA, &reading.source, detail);
     }
-    let way = if reading.ahead_ms > 0 {
+    let direction = if reading.ahead_ms > 0 {
         "ahead of"
     } else {
         "behind"
     };
-    apart(&reading.of, apart_ms, way, limit)
+    differs(&reading.source, difference_ms, direction, limit)
 }
 
-fn apart(name: &str, apart_ms: i64, way: &str, limit: Duration) -> Finding {
-    let apart = Duration::from_millis(apart_ms.unsigned_abs());
+fn differs(name: &str, difference_ms: i64, direction: &str, limit: Duration) -> Finding {
+    let difference = Duration::from_millis(difference_ms.unsigned_abs());
     let detail = format!(
-        "at least {} {way} this machine's: tasks begin late by that much where clocks differ, never wrongly",
-        span(apart)
+        "at least {} {direction} this machine's clock: tasks may start late by that much; correctness does not depend \
+         on clocks",
+        span(difference)
     );
-    if apart > limit {
+    if difference > limit {
         let detail = format!(
             "{detail}; more than half a heartbeat timeout ({})",
             span(limit)
         );
-        Finding::defect(AREA, name, detail, MEND)
+        Finding::defect(AREA, name, detail, FIX)
     } else {
-        Finding::warning(AREA, name, detail, MEND)
+        Finding::warning(AREA, name, detail, FIX)
     }
 }
 
-/// A sign of life from the future comes from a clock that is ahead.
-fn workers_ahead(facts: Option<&Facts>, limit: Duration, now: Timestamp) -> Vec<Finding> {
+/// A heartbeat from the future comes from a worker whose clock is ahead.
+fn workers_ahead(facts: Option<&StoreFacts>, limit: Duration, now: Timestamp) -> Vec<Finding> {
     let workers = facts.and_then(|facts| facts.workers.as_ref().ok());
     let ahead = workers.into_iter().flatten().filter_map(|worker| {
         let ahead_ms = worker.seen_at.millis() - now.millis();
-        (ahead_ms > APART_MS_MAX).then(|| apart(&worker.id, ahead_ms, "ahead of", limit))
+        (ahead_ms > DIFFERENCE_MS_MAX).then(|| differs(&worker.id, ahead_ms, "ahead of", limit))
     });
     ahead.collect()
 }
@@ -90,13 +91,13 @@ mod tests {
 
     fn state(ahead_ms: i64) -> State {
         let reading = ClockReading {
-            of: "DynamoDB".into(),
+            source: "DynamoDB".into(),
             ahead_ms,
             uncertain_ms: 500,
         };
-        let found = judge(&Settings::default(), &[reading], None, Timestamp::EPOCH);
-        assert_eq!(found.len(), 1);
-        found[0].state
+        let findings = check(&Settings::default(), &[reading], None, Timestamp::EPOCH);
+        assert_eq!(findings.len(), 1);
+        findings[0].state
     }
 
     #[test]
@@ -115,16 +116,16 @@ mod tests {
             kind: "executor".into(),
             seen_at: Timestamp::clamped(seen_at_ms),
         };
-        let facts = Facts {
+        let facts = StoreFacts {
             jobs: Ok(Vec::new()),
             workers: Ok(vec![worker(900_000), worker(1_001_000), worker(1_060_000)]),
             oldest: Ok(BTreeMap::new()),
         };
         let now = Timestamp::clamped(1_000_000);
-        let found = judge(&Settings::default(), &[], Some(&facts), now);
-        assert_eq!(found.len(), 1, "{found:?}");
+        let findings = check(&Settings::default(), &[], Some(&facts), now);
+        assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(
-            (found[0].state, found[0].name.as_str()),
+            (findings[0].state, findings[0].name.as_str()),
             (State::Defect, "w@1060000")
         );
     }

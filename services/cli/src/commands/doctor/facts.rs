@@ -1,4 +1,4 @@
-//! What the store knows about jobs, workers and due tasks, read from itself or told by a server.
+//! The stored jobs, workers and due tasks, read from the store itself or from a server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,25 +6,25 @@ use dueline_api::v1::{JobList, JobView, StatsView, WorkerList};
 use dueline_domain::{Job, JobName, Timestamp};
 use dueline_ports::{DueQuery, Store};
 
-use crate::{cli::Context, client::Client, exit::CliError};
+use crate::{client::RestClient, context::Context, exit::CliError};
 
-/// Due tasks looked at for each job: the oldest that nobody owns is among them unless many leases lapsed before it.
+/// Due tasks read for each job. The oldest unclaimed task is among them unless as many expired leases are older.
 const DUE_PER_JOB: usize = 20;
 
-/// Each part by itself, or why it could not be read.
-pub(super) struct Facts {
+/// Jobs, workers and due tasks. Each part holds the reason instead if it could not be read.
+pub(super) struct StoreFacts {
     pub(super) jobs: Result<Vec<JobFacts>, String>,
     pub(super) workers: Result<Vec<WorkerFacts>, String>,
-    /// The trigger time of the oldest task of a job that nobody owns, if it has passed.
+    /// The trigger time of each job's oldest unclaimed task, if it has passed.
     pub(super) oldest: Result<BTreeMap<JobName, Timestamp>, String>,
 }
 
-/// What matters of a job.
+/// The checked fields of a job.
 #[derive(Clone, Debug)]
 pub(super) struct JobFacts {
     pub(super) name: JobName,
     pub(super) is_paused: bool,
-    /// Whether its quota lets tasks wait on purpose.
+    /// Whether the job has a quota, so that tasks may wait on purpose.
     pub(super) has_quota: bool,
     pub(super) enqueue_timeout: Duration,
     pub(super) claim_timeout: Duration,
@@ -32,7 +32,7 @@ pub(super) struct JobFacts {
     pub(super) run_timeout: Option<Duration>,
 }
 
-/// What matters of a worker record.
+/// The checked fields of a worker record.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerFacts {
     pub(super) id: String,
@@ -40,15 +40,15 @@ pub(super) struct WorkerFacts {
     pub(super) seen_at: Timestamp,
 }
 
-impl Facts {
+impl StoreFacts {
     pub(super) fn job_names(&self) -> Option<Vec<JobName>> {
         let jobs = self.jobs.as_ref().ok()?;
         Some(jobs.iter().map(|job| job.name.clone()).collect())
     }
 }
 
-/// Reads the store.
-pub(super) async fn of_store(store: &dyn Store, now: Timestamp) -> Facts {
+/// Reads the facts from the store.
+pub(super) async fn of_store(store: &dyn Store, now: Timestamp) -> StoreFacts {
     let jobs = match store.jobs().await {
         Ok(jobs) => Ok(jobs.iter().map(|job| of_job(job)).collect()),
         Err(error) => Err(error.to_string()),
@@ -66,6 +66,8 @@ pub(super) async fn of_store(store: &dyn Store, now: Timestamp) -> Facts {
         now,
         limit_per_job: DUE_PER_JOB,
         pending_limits: BTreeMap::new(),
+        owed_limit: 0,
+        owed_limits: BTreeMap::new(),
         share: None,
     };
     let oldest = store.due(query).await.map_err(|error| error.to_string());
@@ -77,7 +79,7 @@ pub(super) async fn of_store(store: &dyn Store, now: Timestamp) -> Facts {
         }
         oldest
     });
-    Facts {
+    StoreFacts {
         jobs,
         workers,
         oldest,
@@ -96,9 +98,9 @@ fn of_job(job: &Job) -> JobFacts {
     }
 }
 
-/// Asks a server. `None` when it cannot be asked.
-pub(super) async fn of_server(context: &Context, url: &str) -> Option<Facts> {
-    let client = Client::new(url, context.global.request_timeout, None).ok()?;
+/// Reads the facts from a server. `None` if the address of the server is not valid.
+pub(super) async fn of_server(context: &Context, url: &str) -> Option<StoreFacts> {
+    let client = RestClient::new(url, context.global.request_timeout, None).ok()?;
     let text = |error: CliError| error.to_string();
     let jobs: Result<JobList, _> = read(&client, &["jobs"]).await;
     let jobs = jobs.map(|list| list.jobs).map_err(text);
@@ -126,7 +128,7 @@ pub(super) async fn of_server(context: &Context, url: &str) -> Option<Facts> {
             (Ok(_), Err(_)) => break,
         }
     }
-    Some(Facts {
+    Some(StoreFacts {
         jobs: jobs.map(|jobs| jobs.iter().map(of_view).collect()),
         workers,
         oldest,
@@ -134,7 +136,7 @@ pub(super) async fn of_server(context: &Context, url: &str) -> Option<Facts> {
 }
 
 async fn read<T: serde::de::DeserializeOwned>(
-    client: &Client,
+    client: &RestClient,
     path: &[&str],
 ) -> Result<T, CliError> {
     client.get(path, &[]).await?.read()

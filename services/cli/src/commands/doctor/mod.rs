@@ -3,8 +3,8 @@
 mod backlog;
 mod clocks;
 mod facts;
+mod job_timeouts;
 mod processes;
-mod relations;
 mod report;
 mod servers;
 mod settings;
@@ -15,25 +15,24 @@ use clap::Args;
 use dueline_api::ErrorKind;
 use dueline_backends::{
     QueueAddress, StoreAddress,
-    doctor::{self, Finding, Look, QueueReport, Reach, StoreReport},
+    doctor::{self, DoctorContext, Finding, QueueReport, Reach, StoreReport},
+    error_chain,
 };
-use dueline_runtime::{
-    SystemClock,
-    config::{ConfigArgs, Loaded},
-};
+use dueline_runtime::SystemClock;
+use dueline_settings::{ConfigArgs, LoadedSettings};
 
-use self::{facts::Facts, report::Report, servers::Server};
+use self::{facts::StoreFacts, report::DoctorReport, servers::ServerReport};
 use super::process;
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Checks a deployment and names each defect with its mend: settings, table or file, queues, permissions, clocks,
+/// Checks a deployment and names each defect with its fix: settings, table or file, queues, permissions, clocks,
 /// processes and backlog. It changes nothing.
 ///
-/// `--store` and `--queue` name what to look at, as for the servers. `--server` takes the addresses of several servers,
-/// separated by commas. Ends with 0 when there is no defect, with 8 when there is one, and with 5 when nothing could be
+/// `--store` and `--queue` name the store and the queue to check, as for the servers. `--server` takes the addresses of
+/// several servers, separated by commas. The exit code is 0 without defects, 8 with defects, and 5 when nothing can be
 /// reached.
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -46,56 +45,58 @@ impl Doctor {
         if self.config.print_config {
             return process::prepare(context, &self.config).map(|_| Exit::Ok);
         }
-        // Settings that do not hold together are findings; those that cannot be read leave nothing to look at.
+        // Settings that contradict each other are findings. Settings that cannot be read end the command.
         let loaded = self.config.load();
         let loaded = loaded
-            .map_err(|error| CliError::new(ErrorKind::Invalid, "config", process::chain(&error)))?;
+            .map_err(|error| CliError::new(ErrorKind::Invalid, "config", error_chain(&error)))?;
         let mut findings = settings::check(&loaded);
-        let seen = Box::pin(Seen::look(context, &loaded, &mut findings)).await?;
-        findings.extend(seen.judge(context, &loaded));
-        let report = Report::new(findings);
+        let inspection = Box::pin(Inspection::read(context, &loaded, &mut findings)).await?;
+        findings.extend(inspection.findings(context, &loaded));
+        let report = DoctorReport::new(findings);
         report.show(context)?;
-        Ok(exit(&seen.reaches(), report.has_defects()))
+        Ok(exit(&inspection.reaches(), report.has_defects()))
     }
 }
 
-/// Everything that was looked at.
-struct Seen {
-    servers: Vec<Server>,
+/// What the doctor read from servers, store and queues.
+struct Inspection {
+    servers: Vec<ServerReport>,
     store: Option<StoreReport>,
     queues: Option<QueueReport>,
-    facts: Option<Facts>,
-    /// Whether several processes work on the store.
+    facts: Option<StoreFacts>,
+    /// Whether several processes may open the store.
     is_shared: bool,
 }
 
-impl Seen {
-    /// Looks. What the addresses themselves have wrong is added to `findings`.
-    async fn look(
+impl Inspection {
+    /// Reads servers, store and queues. Malformed addresses are added to `findings`.
+    async fn read(
         context: &Context,
-        loaded: &Loaded,
+        loaded: &LoadedSettings,
         findings: &mut Vec<Finding>,
     ) -> Result<Self, CliError> {
         let (store_uri, queue_uri) = (loaded.settings.store_uri(), &loaded.settings.queue);
         let store = settings::address("store", StoreAddress::parse(&store_uri), findings);
         let queue = settings::address("queue", QueueAddress::parse(queue_uri), findings);
         if let (Some(store), Some(queue)) = (&store, &queue) {
-            findings.extend(settings::pair(store.is_shared(), queue.is_shared()));
+            findings.extend(settings::check_shared(store.is_shared(), queue.is_shared()));
         }
-        let look = Look {
+        let doctor_context = DoctorContext {
             setup: format!("dueline setup --store '{store_uri}' --queue '{queue_uri}'"),
             clock: Arc::new(SystemClock),
         };
-        let servers = servers::look_at_all(context).await?;
+        let servers = servers::inspect_all(context).await?;
         let is_shared = store.as_ref().is_some_and(StoreAddress::is_shared);
         let store = match &store {
-            Some(address) => Some(doctor::look_at_store(address, &look).await),
+            Some(address) => Some(doctor::check_store(address, &doctor_context).await),
             None => None,
         };
         let facts = facts(context, &servers, store.as_ref()).await;
-        let jobs = facts.as_ref().and_then(Facts::job_names);
+        let jobs = facts.as_ref().and_then(StoreFacts::job_names);
         let queues = match &queue {
-            Some(address) => Some(doctor::look_at_queue(address, jobs.as_deref(), &look).await),
+            Some(address) => {
+                Some(doctor::check_queue(address, jobs.as_deref(), &doctor_context).await)
+            }
             None => None,
         };
         Ok(Self {
@@ -107,8 +108,8 @@ impl Seen {
         })
     }
 
-    /// All findings of what was seen.
-    fn judge(&self, context: &Context, loaded: &Loaded) -> Vec<Finding> {
+    /// The findings about servers, store and queues, and about how they fit together.
+    fn findings(&self, context: &Context, loaded: &LoadedSettings) -> Vec<Finding> {
         let (now, settings) = (context.now(), &loaded.settings);
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(
@@ -127,15 +128,24 @@ impl Seen {
             .queues
             .as_ref()
             .and_then(|queues| queues.visibility_timeout);
-        findings.extend(relations::judge(settings, self.facts.as_ref(), visibility));
-        let home = match &self.store {
-            Some(store) if store.is_owned => processes::Home::OfAServer,
-            Some(_) if !self.is_shared => processes::Home::OfNobody,
-            // Without an address nobody knows, and the records are not there either.
-            _ => processes::Home::Shared,
+        findings.extend(job_timeouts::check(
+            settings,
+            self.facts.as_ref(),
+            visibility,
+        ));
+        let ownership = match &self.store {
+            Some(store) if store.is_owned => processes::StoreOwnership::OneServer,
+            Some(_) if !self.is_shared => processes::StoreOwnership::Unowned,
+            // Without a valid address the ownership is unknown, and there are no records to check either.
+            _ => processes::StoreOwnership::Shared,
         };
-        findings.extend(processes::judge(settings, self.facts.as_ref(), home, now));
-        findings.extend(backlog::judge(settings, self.facts.as_ref(), now));
+        findings.extend(processes::check(
+            settings,
+            self.facts.as_ref(),
+            ownership,
+            now,
+        ));
+        findings.extend(backlog::check(settings, self.facts.as_ref(), now));
 
         let services = [
             self.store.as_ref().and_then(|store| store.clock.clone()),
@@ -146,7 +156,7 @@ impl Seen {
             .iter()
             .filter_map(|server| server.clock.clone());
         let readings: Vec<_> = services.into_iter().flatten().chain(servers).collect();
-        findings.extend(clocks::judge(settings, &readings, self.facts.as_ref(), now));
+        findings.extend(clocks::check(settings, &readings, self.facts.as_ref(), now));
         findings
     }
 
@@ -158,23 +168,23 @@ impl Seen {
     }
 }
 
-/// Jobs, workers and due tasks: from the store if it can be read, else from the first server that answers.
+/// Jobs, workers and due tasks: from the store if it can be read, else from the first server that responds.
 async fn facts(
     context: &Context,
-    servers: &[Server],
+    servers: &[ServerReport],
     store: Option<&StoreReport>,
-) -> Option<Facts> {
+) -> Option<StoreFacts> {
     if let Some(store) = store.and_then(|store| store.store.as_ref()) {
         return Some(facts::of_store(store.as_ref(), context.now()).await);
     }
-    let mut reached = servers.iter().filter(|server| server.is_ours);
+    let mut reached = servers.iter().filter(|server| server.is_dueline);
     let server = reached.next()?;
     facts::of_server(context, &server.url).await
 }
 
 fn exit(reaches: &[Reach], has_defects: bool) -> Exit {
-    let nobody = !reaches.contains(&Reach::Yes) && reaches.contains(&Reach::No);
-    match (nobody, has_defects) {
+    let is_unreachable = !reaches.contains(&Reach::Yes) && reaches.contains(&Reach::No);
+    match (is_unreachable, has_defects) {
         (true, _) => Exit::Unavailable,
         (false, true) => Exit::VerifyFailed,
         (false, false) => Exit::Ok,
@@ -186,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_18_the_exit_code_tells_defects_from_a_deployment_that_cannot_be_reached() {
+    fn g_18_the_exit_code_distinguishes_defects_from_an_unreachable_deployment() {
         use Reach::{No, NotTried, Yes};
         assert_eq!(exit(&[Yes, No], false), Exit::Ok);
         assert_eq!(exit(&[Yes, No], true), Exit::VerifyFailed);

@@ -1,17 +1,18 @@
-//! All findings, for people and for programs.
+//! The report of all findings, as a table or as JSON.
 
 use comfy_table::{Cell, Color};
 use dueline_backends::doctor::{Finding, State};
 use serde::Serialize;
 
 use crate::{
-    cli::Context,
-    client::Answer,
+    client::JsonAnswer,
+    context::Context,
     exit::CliError,
-    output::{self, Style, clean},
+    output::{self, TableStyle},
+    sanitize::clean,
 };
 
-/// The order in which areas are told: what comes later often follows from what comes earlier.
+/// The order of the areas. Findings in a later area often follow from findings in an earlier one.
 const AREAS: [&str; 9] = [
     "settings",
     "file",
@@ -24,29 +25,31 @@ const AREAS: [&str; 9] = [
     "backlog",
 ];
 
+/// All findings and their counts, as `--json` prints them.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct DoctorReport {
     defects: usize,
     warnings: usize,
     unknown: usize,
     ok: usize,
-    findings: Vec<Row>,
+    findings: Vec<ReportedFinding>,
 }
 
+/// One finding.
 #[derive(Serialize)]
-struct Row {
+struct ReportedFinding {
     area: &'static str,
     name: String,
     state: &'static str,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    fix: Option<String>,
 }
 
-impl Report {
+impl DoctorReport {
     pub(super) fn new(mut findings: Vec<Finding>) -> Self {
-        let place = |finding: &Finding| AREAS.iter().position(|area| *area == finding.area);
-        findings.sort_by_key(|finding| place(finding).unwrap_or(AREAS.len()));
+        let position = |finding: &Finding| AREAS.iter().position(|area| *area == finding.area);
+        findings.sort_by_key(|finding| position(finding).unwrap_or(AREAS.len()));
         let count = |state| {
             findings
                 .iter()
@@ -58,7 +61,7 @@ impl Report {
             warnings: count(State::Warning),
             unknown: count(State::Unknown),
             ok: count(State::Ok),
-            findings: findings.into_iter().map(Row::from).collect(),
+            findings: findings.into_iter().map(ReportedFinding::from).collect(),
         }
     }
 
@@ -67,30 +70,30 @@ impl Report {
     }
 
     pub(super) fn show(&self, context: &Context) -> Result<(), CliError> {
-        let answer = Answer::of(self);
+        let answer = JsonAnswer::of(self);
         context
             .output
-            .show(&answer, context.now(), |style| Ok(self.tell(style)))
+            .show(&answer, context.now(), |style| Ok(self.render(style)))
     }
 
-    fn tell(&self, style: &Style) -> String {
+    fn render(&self, style: &TableStyle) -> String {
         let mut table = style.table(&["STATE", "AREA", "NAME", "DETAIL"]);
-        for row in &self.findings {
-            let state = match row.state {
+        for finding in &self.findings {
+            let state = match finding.state {
                 "defect" => style.coloured("defect", Color::Red),
                 "warning" => style.coloured("warning", Color::Yellow),
                 "ok" => style.coloured("ok", Color::Green),
                 other => style.coloured(other, Color::DarkGrey),
             };
-            let mut detail = clean(&row.detail).into_owned();
-            if let Some(mend) = &row.mend {
-                detail.push_str("\nmend: ");
-                detail.push_str(&clean(mend));
+            let mut detail = clean(&finding.detail).into_owned();
+            if let Some(fix) = &finding.fix {
+                detail.push_str("\nfix: ");
+                detail.push_str(&clean(fix));
             }
             table.add_row([
                 state,
-                Cell::new(row.area),
-                Cell::new(clean(&row.name)),
+                Cell::new(finding.area),
+                Cell::new(clean(&finding.name)),
                 Cell::new(detail),
             ]);
         }
@@ -106,14 +109,14 @@ impl Report {
     }
 }
 
-impl From<Finding> for Row {
+impl From<Finding> for ReportedFinding {
     fn from(finding: Finding) -> Self {
         Self {
             area: finding.area,
             name: finding.name,
             state: finding.state.name(),
             detail: finding.detail,
-            mend: finding.mend,
+            fix: finding.fix,
         }
     }
 }
@@ -125,19 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g_18_people_read_each_finding_with_its_mend_below_and_the_sum_at_the_end() {
-        let report = Report::new(vec![
-            Finding::ok("backlog", "all", "nothing lies about"),
+    fn g_18_the_table_shows_each_finding_with_its_fix_below_and_the_counts_at_the_end() {
+        let report = DoctorReport::new(vec![
+            Finding::ok("backlog", "all", "nothing is late"),
             Finding::defect("table", "t", "it does\nnot exist", "make \u{1b}it"),
-            Finding::warning("settings", "s", "odd", "even it"),
+            Finding::warning("settings", "s", "odd", "change it"),
         ]);
         assert!(report.has_defects());
-        let style = Style {
+        let style = TableStyle {
             colours: false,
             fit: false,
             now: Timestamp::EPOCH,
         };
-        let text = report.tell(&style);
+        let text = report.render(&style);
         let words: Vec<_> = text
             .lines()
             .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -147,10 +150,10 @@ mod tests {
             [
                 "STATE AREA NAME DETAIL",
                 "warning settings s odd",
-                "mend: even it",
+                "fix: change it",
                 "defect table t it does not exist",
-                "mend: make \u{fffd}it",
-                "ok backlog all nothing lies about",
+                "fix: make \u{fffd}it",
+                "ok backlog all nothing is late",
                 "",
                 "defects 1, warnings 1, unknown 0, ok 1",
             ]

@@ -3,23 +3,23 @@
 use std::{fs, io, io::Read as _, path::Path, time::Duration};
 
 use dueline_api::v1::{JobView, RetriesMax};
-use dueline_domain::{JobName, Quota};
+use dueline_domain::{JobName, Quota, Sink};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
     commands::payload::unreadable,
+    context::Context,
     exit::{CliError, Exit},
     units::{millis, parse_duration},
 };
 
-/// Creates a job or replaces its definition. Flags win over the file.
+/// Creates a job or replaces its definition. Flags override the file.
 #[derive(Debug, clap::Args)]
 pub struct Apply {
-    /// A file that holds the definition as JSON or TOML (its name has a '.' or '/'), - for standard input, or the
-    /// name of a job that the flags define
+    /// File with the definition in JSON or TOML (its name contains a '.' or '/'), - for standard input, or the name of
+    /// a job that the flags define
     #[arg(value_name = "FILE|-|NAME")]
     target: String,
 
@@ -27,11 +27,11 @@ pub struct Apply {
     #[arg(long)]
     name: Option<JobName>,
 
-    /// What runs its tasks: worker, exec, http or noop
+    /// Handler that runs the tasks: worker, exec, http or noop
     #[arg(long, value_name = "KIND")]
     handler: Option<String>,
 
-    /// Shell command that the exec handler runs with the payload as its input
+    /// Shell command that the exec handler runs with the payload on standard input
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["url", "handler_config"])]
     command: Option<String>,
 
@@ -47,27 +47,27 @@ pub struct Apply {
     #[arg(long, value_name = "JSON", requires = "handler")]
     handler_config: Option<String>,
 
-    /// What it is for
+    /// Description of the job
     #[arg(long, value_name = "TEXT")]
     info: Option<String>,
 
-    /// Runs after the first: a number or `unlimited`
+    /// Most retries: a number or `unlimited`
     #[arg(long, value_name = "N", value_parser = parse_retries, allow_hyphen_values = true)]
     retries: Option<RetriesMax>,
 
-    /// Longest run
+    /// Longest duration of a run
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Duration>,
 
-    /// A run is lost when nothing was heard of its worker for this long; at least 100ms
+    /// Time without a heartbeat after which a run is lost; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     heartbeat_timeout: Option<Duration>,
 
-    /// After this a claimed task that was not begun is handed on again; at least 100ms
+    /// Time after which a claimed task that has not started is enqueued again; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     claim_timeout: Option<Duration>,
 
-    /// After this an enqueued task is handed on again; at least 100ms
+    /// Time after which an enqueued task that is not claimed is enqueued again; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     enqueue_timeout: Option<Duration>,
 
@@ -75,11 +75,15 @@ pub struct Apply {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true)]
     retention: Option<Duration>,
 
-    /// Most tasks handed on per second
+    /// Where each finished task is delivered before it may be deleted: file:NAME, http://…, https://… or sqs://QUEUE
+    #[arg(long, value_name = "URI", value_parser = parse_sink)]
+    sink: Option<Sink>,
+
+    /// Most tasks enqueued per second
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_rate, allow_hyphen_values = true)]
     rate: Option<f64>,
 
-    /// How many may be handed on at once after a pause
+    /// Most tasks enqueued at once after a pause
     #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true, requires = "rate")]
     burst: Option<u32>,
 }
@@ -93,15 +97,20 @@ fn parse_retries(text: &str) -> Result<RetriesMax, String> {
         .map_err(|_| format!("give a number from 0 to {}, or `unlimited`", u32::MAX))
 }
 
-/// A rate as the server takes it. What is no finite number has no form in JSON, where it would read as "no limit".
+/// A rate within the server's bounds. NaN and infinity must be refused here: JSON cannot express them and would send
+/// null, which means "no limit".
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(rate) if rate > 0.0 && rate <= Quota::RATE_MAX => Ok(rate),
         _ => Err(format!(
-            "give a number above 0 and at most {}; leave --rate out for no limit, pause the job to stop it",
+            "give a number above 0 and at most {}; omit --rate for no limit, or pause the job to stop it",
             Quota::RATE_MAX
         )),
     }
+}
+
+fn parse_sink(text: &str) -> Result<Sink, String> {
+    Sink::parse(text).map_err(|error| error.to_string())
 }
 
 fn parse_burst(text: &str) -> Result<u32, String> {
@@ -117,7 +126,7 @@ impl Apply {
         let path = ["jobs", name.as_str()];
         let answer = context
             .client()?
-            .send(Method::PUT, &path, Body::json(&spec)?)
+            .send(Method::PUT, &path, RequestBody::json(&spec)?)
             .await?;
         context.output.show(&answer, context.now(), |_| {
             let job: JobView = answer.read()?;
@@ -129,34 +138,35 @@ impl Apply {
         Ok(Exit::Ok)
     }
 
-    /// The name and the body to send.
+    /// The name of the job and the body of the request.
     fn spec(self) -> Result<(JobName, Value), CliError> {
         let is_file = self.target == "-" || self.target.contains(['.', '/', '\\']);
-        let (mut named, mut spec) = (None, Map::new());
+        let (mut name, mut spec) = (None, Map::new());
         if is_file {
             spec = read(&self.target)?;
-            named = spec.remove("name");
+            name = spec.remove("name");
         } else {
-            named.replace(Value::String(self.target.clone()));
+            name.replace(Value::String(self.target.clone()));
         }
-        let named = match (&self.name, named) {
+        let name = match (&self.name, name) {
             (Some(name), _) => name.to_string(),
             (None, Some(Value::String(name))) => name,
-            (None, Some(_)) => return Err(CliError::invalid("the job's `name` must be a text")),
+            (None, Some(_)) => return Err(CliError::invalid("the job's `name` must be a string")),
             (None, None) => {
-                let message = format!("{} names no job", self.target);
-                let hint = "add a field `name`, or give --name";
+                let message = format!("{} contains no job name", self.target);
+                let hint = "add a field `name`, or set --name";
                 return Err(CliError::invalid(message).with_hint(hint));
             }
         };
-        let name = JobName::parse(&named).map_err(|error| CliError::invalid(error.to_string()))?;
+        let name = JobName::parse(&name).map_err(|error| CliError::invalid(error.to_string()))?;
         self.put_flags(&mut spec)?;
-        // A definition is replaced as a whole: without its handler a job of any other kind would become a worker job.
+        // The whole definition is replaced. The default handler is `worker`, so a missing flag would change the
+        // handler.
         if !is_file && !spec.contains_key("handler") {
-            let message = format!("no flag says what runs the tasks of {name}");
+            let message = format!("no flag sets the handler of {name}");
             let hint = format!(
-                "apply replaces the whole definition: give --command, --url or --handler worker; to change a part of \
-                 it, edit what `dueline job get {name} --json` tells and apply that file"
+                "apply replaces the whole definition: set --command, --url or --handler worker; to change a part of \
+                 it, edit the output of `dueline job get {name} --json` and apply that file"
             );
             return Err(CliError::invalid(message).with_hint(hint));
         }
@@ -178,6 +188,7 @@ impl Apply {
             ("claim_timeout_ms", ms(self.claim_timeout)),
             ("enqueue_timeout_ms", ms(self.enqueue_timeout)),
             ("retention_ms", ms(self.retention)),
+            ("sink", self.sink.as_ref().map(|sink| json!(sink.as_str()))),
             ("quota", quota),
             ("handler", self.handler_spec()?),
         ];
@@ -219,8 +230,9 @@ impl Apply {
     }
 }
 
-/// Fields that `job get` tells and that no definition holds, so that its answer can be edited and applied.
-const TOLD_ONLY: [&str; 6] = [
+/// Fields in the output of `job get` that are not part of a definition. They are removed, so that the output can be
+/// edited and applied.
+const READ_ONLY_FIELDS: [&str; 6] = [
     "id",
     "status",
     "created_at",
@@ -244,30 +256,30 @@ fn read(target: &str) -> Result<Map<String, Value>, CliError> {
     let is_toml = Path::new(target)
         .extension()
         .is_some_and(|extension| extension == "toml");
-    let wrong = |error: &dyn std::fmt::Display| {
-        CliError::invalid(format!("{target} is no definition of a job: {error}"))
+    let invalid = |error: &dyn std::fmt::Display| {
+        CliError::invalid(format!("{target} is not a job definition: {error}"))
     };
-    // Editors of some systems put a byte order mark before what they write.
+    // Some editors write a byte order mark at the beginning of a file.
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let parsed: Value = if is_toml {
-        let parsed: toml::Value = toml::from_str(text).map_err(|error| wrong(&error))?;
+        let parsed: toml::Value = toml::from_str(text).map_err(|error| invalid(&error))?;
         if let Some(field) = not_finite(&parsed) {
-            return Err(wrong(&format!("{field} must be a finite number")));
+            return Err(invalid(&format!("{field} must be a finite number")));
         }
-        serde_json::to_value(parsed).map_err(|error| wrong(&error))?
+        serde_json::to_value(parsed).map_err(|error| invalid(&error))?
     } else {
-        serde_json::from_str(text).map_err(|error| wrong(&error))?
+        serde_json::from_str(text).map_err(|error| invalid(&error))?
     };
     let Value::Object(mut spec) = parsed else {
-        return Err(wrong(&"expected an object"));
+        return Err(invalid(&"expected an object"));
     };
     if spec.contains_key("created_at") {
-        spec.retain(|field, _| !TOLD_ONLY.contains(&field.as_str()));
+        spec.retain(|field, _| !READ_ONLY_FIELDS.contains(&field.as_str()));
     }
     Ok(spec)
 }
 
-/// The first field that holds `nan` or `inf`. JSON has neither and would say nothing in its place, which means the
+/// The first field with the value `nan` or `inf`. JSON cannot express these and would send null, which means the
 /// default.
 fn not_finite(value: &toml::Value) -> Option<String> {
     let within = |name: String, value: &toml::Value| {
@@ -300,28 +312,28 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct ApplyCommand {
         #[command(flatten)]
         apply: Apply,
     }
 
-    fn spec(words: &[&str]) -> Result<(JobName, Value), CliError> {
-        let words = std::iter::once("apply").chain(words.iter().copied());
-        Line::try_parse_from(words).unwrap().apply.spec()
+    fn spec(args: &[&str]) -> Result<(JobName, Value), CliError> {
+        let args = std::iter::once("apply").chain(args.iter().copied());
+        ApplyCommand::try_parse_from(args).unwrap().apply.spec()
     }
 
-    /// The server takes what is sent.
+    /// Asserts that the server would accept the definition.
     #[track_caller]
-    fn is_accepted(name: &JobName, spec: &Value) {
+    fn assert_accepted(name: &JobName, spec: &Value) {
         let text = spec.to_string();
         let spec: JobSpec = dueline_api::v1::parse(text.as_bytes()).unwrap();
-        spec.into_job(name.clone(), None, &Policy::default())
-            .unwrap();
+        let job = spec.into_job(name.clone(), &Policy::default()).unwrap();
+        dueline_api::check::job(&job).unwrap();
     }
 
     #[test]
     fn flags_define_a_job() {
-        let words = [
+        let args = [
             "mail",
             "--command",
             "cat | mail",
@@ -338,9 +350,9 @@ mod tests {
             "--heartbeat-timeout",
             "9s",
         ];
-        let (name, spec) = spec(&words).unwrap();
+        let (name, spec) = spec(&args).unwrap();
         assert_eq!(name.as_str(), "mail");
-        let wanted = json!({
+        let expected = json!({
             "info": "sends mail",
             "handler": { "kind": "exec", "config": { "command": ["sh", "-c", "cat | mail"] } },
             "retries_max": "unlimited",
@@ -348,27 +360,27 @@ mod tests {
             "heartbeat_timeout_ms": 9_000,
             "quota": { "rate_per_s": 2.5, "burst": 9 },
         });
-        assert_eq!(spec, wanted);
-        is_accepted(&name, &spec);
+        assert_eq!(spec, expected);
+        assert_accepted(&name, &spec);
     }
 
     #[test]
-    fn a_url_means_the_http_handler_and_flags_must_name_one() {
+    fn a_url_implies_the_http_handler_and_flags_must_set_a_handler() {
         let (name, spec_of_url) = spec(&["hook", "--url", "http://x/y"]).unwrap();
         assert_eq!(spec_of_url["handler"]["kind"], "http");
-        is_accepted(&name, &spec_of_url);
+        assert_accepted(&name, &spec_of_url);
         let (name, worker) = spec(&["hook", "--handler", "worker"]).unwrap();
         assert_eq!(worker, json!({ "handler": { "kind": "worker" } }));
-        is_accepted(&name, &worker);
-        for words in [&["hook"][..], &["hook", "--info", "x", "--retries", "3"]] {
-            let error = spec(words).unwrap_err().to_string();
-            assert_eq!(error, "no flag says what runs the tasks of hook");
+        assert_accepted(&name, &worker);
+        for args in [&["hook"][..], &["hook", "--info", "x", "--retries", "3"]] {
+            let error = spec(args).unwrap_err().to_string();
+            assert_eq!(error, "no flag sets the handler of hook");
         }
         assert!(spec(&["hook", "--handler", "exec", "--url", "http://x/y"]).is_err());
     }
 
     #[test]
-    fn a_file_in_json_or_toml_defines_a_job_and_flags_win_over_it() {
+    fn a_file_in_json_or_toml_defines_a_job_and_flags_override_it() {
         let home = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
             let path = home.path().join(file);
@@ -384,39 +396,42 @@ mod tests {
         );
         let (name, of_toml) = spec(&[&toml, "--name", "c"]).unwrap();
         assert_eq!(name.as_str(), "c");
-        is_accepted(&name, &of_toml);
+        assert_accepted(&name, &of_toml);
         let nameless = write("n.json", "{}");
         assert!(
             spec(&[&nameless])
                 .unwrap_err()
                 .to_string()
-                .contains("names no job")
+                .contains("contains no job name")
         );
         assert!(spec(&["./no-such-file"]).is_err());
     }
 
     #[test]
-    fn a_number_that_makes_no_quota_is_refused_with_what_would() {
-        let wrong = |words: &[&str]| {
-            let words = ["apply", "mail", "--handler", "noop"]
+    fn a_number_that_is_not_valid_is_refused_with_the_valid_range() {
+        let error_of = |args: &[&str]| {
+            let args = ["apply", "mail", "--handler", "noop"]
                 .iter()
-                .chain(words)
+                .chain(args)
                 .copied();
-            Line::try_parse_from(words).err().unwrap().to_string()
+            ApplyCommand::try_parse_from(args)
+                .err()
+                .unwrap()
+                .to_string()
         };
         for rate in ["nan", "inf", "-inf", "-1", "0", "1e7", "many"] {
-            let error = wrong(&["--rate", rate]);
+            let error = error_of(&["--rate", rate]);
             assert!(
                 error.contains("above 0 and at most 1000000"),
                 "{rate}: {error}"
             );
         }
         for burst in ["-1", "0", "nan", "4294967296"] {
-            let error = wrong(&["--rate", "1", "--burst", burst]);
+            let error = error_of(&["--rate", "1", "--burst", burst]);
             assert!(error.contains("from 1 to 4294967295"), "{burst}: {error}");
         }
         for retries in ["-1", "99999999999", "few"] {
-            let error = wrong(&["--retries", retries]);
+            let error = error_of(&["--retries", retries]);
             assert!(
                 error.contains("from 0 to 4294967295, or `unlimited`"),
                 "{retries}: {error}"
@@ -427,26 +442,26 @@ mod tests {
     #[test]
     fn a_file_with_a_number_that_is_not_finite_is_refused_with_the_field() {
         let home = tempfile::tempdir().unwrap();
-        let wrong = |file: &str, text: &str| {
+        let error_of = |file: &str, text: &str| {
             let path = home.path().join(file);
             fs::write(&path, text).unwrap();
             spec(&[path.to_str().unwrap()]).unwrap_err().to_string()
         };
         for number in ["nan", "inf", "-inf"] {
             let text = format!("name = \"a\"\n[quota]\nrate_per_s = {number}\n");
-            let error = wrong("j.toml", &text);
+            let error = error_of("j.toml", &text);
             assert!(
                 error.contains("quota.rate_per_s must be a finite number"),
                 "{error}"
             );
             let text = format!(r#"{{"name": "a", "quota": {{"rate_per_s": {number}}}}}"#);
-            wrong("j.json", &text);
+            error_of("j.json", &text);
         }
-        wrong("j.json", r#"{"name": "a", "quota": {"rate_per_s": 1e999}}"#);
+        error_of("j.json", r#"{"name": "a", "quota": {"rate_per_s": 1e999}}"#);
     }
 
     #[test]
-    fn a_byte_order_mark_before_a_definition_does_no_harm() {
+    fn a_byte_order_mark_before_a_definition_is_ignored() {
         let home = tempfile::tempdir().unwrap();
         for (file, text) in [
             ("j.json", "\u{feff}{\"name\": \"a\"}"),
@@ -459,16 +474,16 @@ mod tests {
     }
 
     #[test]
-    fn what_get_told_can_be_applied_again() {
+    fn the_output_of_get_can_be_applied_again() {
         let home = tempfile::tempdir().unwrap();
         let (name, sent) = spec(&["mail", "--command", "true", "--info", "x"]).unwrap();
         let sent: JobSpec = serde_json::from_value(sent).unwrap();
-        let job = sent.into_job(name, None, &Policy::default()).unwrap();
-        let told = serde_json::to_string(&JobView::try_from(&job).unwrap()).unwrap();
-        let path = home.path().join("told.json");
-        fs::write(&path, told).unwrap();
+        let job = sent.into_job(name, &Policy::default()).unwrap();
+        let output = serde_json::to_string(&JobView::try_from(&job).unwrap()).unwrap();
+        let path = home.path().join("output.json");
+        fs::write(&path, output).unwrap();
         let (name, again) = spec(&[path.to_str().unwrap()]).unwrap();
         assert_eq!(name.as_str(), "mail");
-        is_accepted(&name, &again);
+        assert_accepted(&name, &again);
     }
 }

@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::{
-    cli::Context,
-    client::{Answer, Body},
+    client::{JsonAnswer, RequestBody},
+    context::Context,
     exit::{CliError, Exit},
 };
 
@@ -22,9 +22,9 @@ impl Delete {
         let path = ["jobs", self.job.as_str()];
         context
             .client()?
-            .send(Method::DELETE, &path, Body::Empty)
+            .send(Method::DELETE, &path, RequestBody::Empty)
             .await?;
-        let answer = Answer::of(&json!({ "job": self.job.as_str(), "deleted": true }));
+        let answer = JsonAnswer::of(&json!({ "job": self.job.as_str(), "deleted": true }));
         context.output.show(&answer, context.now(), |_| {
             Ok(format!("job {} deleted", self.job))
         })?;

@@ -7,9 +7,10 @@ use dueline_api::v1::{BackoffSpec, JobView, RetriesMax};
 use dueline_domain::JobName;
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style, clean},
+    output::{self, TableStyle},
+    sanitize::clean,
     units,
 };
 
@@ -27,13 +28,13 @@ impl Get {
             .get(&["jobs", self.job.as_str()], &[])
             .await?;
         context.output.show(&answer, context.now(), |style| {
-            Ok(tell(style, &answer.read()?))
+            Ok(render(style, &answer.read()?))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-fn tell(style: &Style, job: &JobView) -> String {
+fn render(style: &TableStyle, job: &JobView) -> String {
     let ms = |ms: u64| Cell::new(units::span(Duration::from_millis(ms)));
     let or_none = |millis: Option<u64>, none: &str| millis.map_or_else(|| Cell::new(none), ms);
     let config = job
@@ -41,7 +42,10 @@ fn tell(style: &Style, job: &JobView) -> String {
         .config
         .as_ref()
         .map_or("{}", |config| config.get());
-    let created = format!("{} by {}", style.when(job.created_at), who(&job.created_by));
+    let created = match clean(&job.created_by) {
+        by if by.is_empty() => style.when(job.created_at),
+        by => format!("{} by {by}", style.when(job.created_at)),
+    };
     let standard = job.backoff.standard.unwrap_or_default();
     output::text(&style.pairs(&[
         ("job", Cell::new(&job.name)),
@@ -56,16 +60,17 @@ fn tell(style: &Style, job: &JobView) -> String {
         ("claim timeout", ms(job.claim_timeout_ms)),
         ("heartbeat timeout", ms(job.heartbeat_timeout_ms)),
         ("longest run", or_none(job.run_timeout_ms, "no limit")),
+        ("retention", or_none(job.retention_ms, "unlimited")),
         (
-            "keeps finished tasks",
-            or_none(job.retention_ms, "for ever"),
+            "sink",
+            Cell::new(clean(job.sink.as_deref().unwrap_or("none"))),
         ),
         ("created", Cell::new(created)),
         ("changed", Cell::new(style.when(job.changed_at))),
     ]))
 }
 
-/// Runs after the first in words.
+/// The greatest number of retries as text.
 pub(super) fn retries(retries: RetriesMax) -> String {
     match retries {
         RetriesMax::Limited(max) => max.to_string(),
@@ -73,12 +78,12 @@ pub(super) fn retries(retries: RetriesMax) -> String {
     }
 }
 
-/// A quota in words.
+/// A quota as text.
 pub(super) fn quota(job: &JobView) -> String {
     match (job.quota.rate_per_s, job.quota.burst) {
         (None, _) => "none".into(),
         (Some(rate), None) => format!("{rate}/s"),
-        (Some(rate), Some(burst)) => format!("{rate}/s, {burst} at once"),
+        (Some(rate), Some(burst)) => format!("{rate}/s, burst {burst}"),
     }
 }
 
@@ -90,12 +95,4 @@ fn backoff(spec: &BackoffSpec) -> String {
         ms(spec.initial_ms),
         ms(spec.max_ms)
     )
-}
-
-fn who(name: &str) -> String {
-    if name.is_empty() {
-        "nobody in particular".into()
-    } else {
-        clean(name).into_owned()
-    }
 }

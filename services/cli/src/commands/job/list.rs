@@ -5,9 +5,10 @@ use dueline_api::v1::{JobList, JobView};
 
 use super::get::{quota, retries};
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style, clean, short},
+    output::{self, TableStyle},
+    sanitize::{clean, short},
 };
 
 /// Lists all jobs.
@@ -18,15 +19,15 @@ impl List {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let answer = context.client()?.get(&["jobs"], &[]).await?;
         context.output.show(&answer, context.now(), |style| {
-            Ok(tell(style, &answer.read::<JobList>()?.jobs))
+            Ok(render(style, &answer.read::<JobList>()?.jobs))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-fn tell(style: &Style, jobs: &[JobView]) -> String {
+fn render(style: &TableStyle, jobs: &[JobView]) -> String {
     if jobs.is_empty() {
-        return "there are no jobs; `dueline job apply` makes one".into();
+        return "no jobs found; create one with `dueline job apply`".into();
     }
     let mut table = style.table(&[
         "JOB", "HANDLER", "STATUS", "RETRIES", "QUOTA", "CHANGED", "INFO",

@@ -10,11 +10,11 @@ mod stats;
 use clap::Subcommand;
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// What to do with jobs.
+/// The commands of `dueline job`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create a job or replace its definition
@@ -25,11 +25,11 @@ pub enum Command {
     List(list::List),
     /// Delete a job that has no unfinished tasks
     Delete(delete::Delete),
-    /// Let the tasks of a job wait; those that run go on
+    /// Stop enqueueing the tasks of a job; running tasks continue
     Pause(pause::Pause),
-    /// Let the tasks of a paused job go on
+    /// Enqueue the tasks of a paused job again
     Resume(pause::Resume),
-    /// Count the tasks of a job by their states
+    /// Count the tasks of a job by state
     Stats(stats::Stats),
 }
 

@@ -4,8 +4,8 @@ use dueline_domain::JobName;
 use reqwest::Method;
 
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
+    context::Context,
     exit::{CliError, Exit},
 };
 
@@ -25,17 +25,17 @@ pub struct Resume {
 
 impl Pause {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        switch(context, &self.job, "pause", "paused").await
+        set_paused(context, &self.job, "pause", "paused").await
     }
 }
 
 impl Resume {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
-        switch(context, &self.job, "resume", "resumed").await
+        set_paused(context, &self.job, "resume", "resumed").await
     }
 }
 
-async fn switch(
+async fn set_paused(
     context: &Context,
     job: &JobName,
     verb: &str,
@@ -44,7 +44,7 @@ async fn switch(
     let path = ["jobs", job.as_str(), verb];
     let answer = context
         .client()?
-        .send(Method::POST, &path, Body::Empty)
+        .send(Method::POST, &path, RequestBody::Empty)
         .await?;
     context
         .output

@@ -5,9 +5,9 @@ use dueline_api::v1::StatsView;
 use dueline_domain::{JobName, StateKind};
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style},
+    output::{self, TableStyle},
 };
 
 /// Counts the tasks of a job.
@@ -24,13 +24,13 @@ impl Stats {
             .get(&["jobs", self.job.as_str(), "stats"], &[])
             .await?;
         context.output.show(&answer, context.now(), |style| {
-            Ok(tell(style, &answer.read()?))
+            Ok(render(style, &answer.read()?))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-fn tell(style: &Style, stats: &StatsView) -> String {
+fn render(style: &TableStyle, stats: &StatsView) -> String {
     let mut table = style.table(&["STATE", "TASKS"]);
     for state in StateKind::ALL {
         let count = stats.by_state.get(state.name()).copied().unwrap_or(0);
@@ -41,7 +41,7 @@ fn tell(style: &Style, stats: &StatsView) -> String {
     table.add_row([Cell::new("total"), Cell::new(stats.total)]);
     let mut text = output::text(&table);
     if stats.partial {
-        text.push_str("\n\nthere are more: counting stopped, unfinished tasks are all counted");
+        text.push_str("\n\npartial: all unfinished tasks are counted, but not all finished ones");
     }
     if stats.age_ms > 0 {
         let age_s = stats.age_ms.div_ceil(1_000);

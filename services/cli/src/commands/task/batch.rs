@@ -1,4 +1,4 @@
-//! `dueline task submit --batch`: many tasks from a file, in requests of a thousand.
+//! `dueline task submit --batch`: submits the tasks of a file, a thousand in one request.
 
 use std::{
     collections::BTreeMap,
@@ -13,50 +13,50 @@ use reqwest::Method;
 use serde::Serialize;
 
 use crate::{
-    cli::Context,
-    client::{Answer, Body, Client},
+    client::{JsonAnswer, RequestBody, RestClient},
     commands::payload::unreadable,
+    context::Context,
     exit::{CliError, Exit},
-    output::clean,
+    sanitize::clean,
 };
 
-/// Tasks in one request: few enough for an answer within a moment, enough for the store to commit them together.
+/// Most tasks in one request: few enough for a quick response, and enough for the store to commit them together.
 const CHUNK_LEN: usize = 1_000;
-/// Bytes in one request; servers refuse bodies that are much larger.
+/// Most bytes in one request. Servers refuse bodies that are much larger.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// Refused lines that are kept to be told; all are counted.
-const REFUSED_KEPT_MAX: usize = 1_000;
-/// Refused lines that are told to people.
-const REFUSED_TOLD_MAX: usize = 10;
+/// Most refused lines in the JSON output. All refused lines are counted.
+const REFUSED_IN_JSON_MAX: usize = 1_000;
+/// Most refused lines in the text output.
+const REFUSED_IN_TEXT_MAX: usize = 10;
 
-/// What came of a batch.
+/// The result of a batch, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
-struct Outcome {
+struct BatchReport {
     job: String,
-    /// Tasks that are stored now and were not before.
+    /// Tasks that this batch stored.
     submitted: u64,
-    /// Tasks that an earlier, equal submit had made.
+    /// Tasks that an earlier, equal submit had stored.
     existed: u64,
     /// Lines that were refused.
     refused: u64,
     /// The first refused lines.
-    errors: Vec<Refused>,
+    errors: Vec<RefusedLine>,
 }
 
-/// A line that was refused.
+/// A line that the server refused.
 #[derive(Debug, Serialize)]
-struct Refused {
-    /// Its number, from 1.
+struct RefusedLine {
+    /// The number of the line in the file, from 1.
     line: u64,
     error: Problem,
 }
 
-/// Lines that go out together.
+/// The lines of one request.
 #[derive(Debug, Default)]
-struct Chunk {
+struct BatchChunk {
     body: Vec<u8>,
-    /// Number of each line.
+    /// The number of each line in the file.
     lines: Vec<u64>,
 }
 
@@ -64,17 +64,17 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
     let client = context.client()?;
     let (mut input, bytes) = open(file)?;
     let bar = bar(context, bytes);
-    let mut outcome = Outcome {
+    let mut report = BatchReport {
         job: job.to_string(),
-        ..Outcome::default()
+        ..BatchReport::default()
     };
-    let (mut chunk, mut number, mut sent_any) = (Chunk::default(), 0, false);
+    let (mut chunk, mut number, mut sent_any) = (BatchChunk::default(), 0, false);
     while let Some((line, read)) =
-        line(&mut input, file).map_err(|error| interrupted(error, &outcome))?
+        next_line(&mut input, file).map_err(|error| interrupted(error, &report))?
     {
         number += 1;
         bar.inc(read);
-        // Editors of some systems put a byte order mark before what they write.
+        // Some editors write a byte order mark at the beginning of a file.
         let line = match line.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) if number == 1 => rest.trim_ascii(),
             _ => &line,
@@ -83,30 +83,32 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
             continue;
         }
         if chunk.lines.len() == CHUNK_LEN || chunk.body.len() + line.len() > CHUNK_BYTES {
-            send(&client, job, std::mem::take(&mut chunk), &mut outcome)
+            send(&client, job, std::mem::take(&mut chunk), &mut report)
                 .await
-                .map_err(|error| interrupted(error, &outcome))?;
+                .map_err(|error| interrupted(error, &report))?;
             sent_any = true;
-            bar.set_message(progress(&outcome));
+            bar.set_message(progress(&report));
         }
         chunk.body.extend_from_slice(line);
         chunk.body.push(b'\n');
         chunk.lines.push(number);
     }
     if !chunk.lines.is_empty() {
-        send(&client, job, chunk, &mut outcome)
+        send(&client, job, chunk, &mut report)
             .await
-            .map_err(|error| interrupted(error, &outcome))?;
+            .map_err(|error| interrupted(error, &report))?;
         sent_any = true;
     }
     bar.finish_and_clear();
     if !sent_any {
-        return Err(CliError::invalid(format!("{file} holds no task")));
+        return Err(CliError::invalid(format!("{file} contains no tasks")));
     }
     context
         .output
-        .show(&Answer::of(&outcome), context.now(), |_| Ok(tell(&outcome)))?;
-    Ok(if outcome.refused == 0 {
+        .show(&JsonAnswer::of(&report), context.now(), |_| {
+            Ok(render(&report))
+        })?;
+    Ok(if report.refused == 0 {
         Exit::Ok
     } else {
         Exit::Partial
@@ -114,44 +116,44 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
 }
 
 async fn send(
-    client: &Client,
+    client: &RestClient,
     job: &JobName,
-    chunk: Chunk,
-    outcome: &mut Outcome,
+    chunk: BatchChunk,
+    report: &mut BatchReport,
 ) -> Result<(), CliError> {
     let path = ["jobs", job.as_str(), "tasks:batch"];
     let answer = client
-        .send(Method::POST, &path, Body::Lines(chunk.body))
+        .send(Method::POST, &path, RequestBody::Lines(chunk.body))
         .await?;
-    let answers: BatchResult = answer.read()?;
+    let batch: BatchResult = answer.read()?;
     let mut unknown_job = None;
-    for item in answers.results {
+    for item in batch.results {
         let line = chunk.lines.get(item.index).copied().unwrap_or_default();
         match item.error {
-            // No other line of the file can do better.
+            // Every other line of the file would fail in the same way.
             Some(error) if error.reason == "unknown_job" => unknown_job = Some(error),
             Some(error) => {
-                outcome.refused += 1;
-                if outcome.errors.len() < REFUSED_KEPT_MAX {
-                    outcome.errors.push(Refused { line, error });
+                report.refused += 1;
+                if report.errors.len() < REFUSED_IN_JSON_MAX {
+                    report.errors.push(RefusedLine { line, error });
                 }
             }
-            None if item.existed == Some(true) => outcome.existed += 1,
-            None => outcome.submitted += 1,
+            None if item.existed == Some(true) => report.existed += 1,
+            None => report.submitted += 1,
         }
     }
     unknown_job.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// Says how far it went, because the tasks of earlier requests are stored.
-fn interrupted(error: CliError, so_far: &Outcome) -> CliError {
-    let error = error.with_members(so_far);
-    let stored = so_far.submitted + so_far.existed;
+/// Adds the progress of the batch to an error that ends it, because the tasks of earlier requests are stored.
+fn interrupted(error: CliError, progress: &BatchReport) -> CliError {
+    let error = error.with_members(progress);
+    let stored = progress.submitted + progress.existed;
     if stored == 0 {
         return error;
     }
     error.with_hint(format!(
-        "{stored} tasks are stored already; give each line an `id` or `key`, then the batch can be repeated safely"
+        "{stored} tasks are stored already; with an `id` or `key` in each line, the batch can be repeated safely"
     ))
 }
 
@@ -168,9 +170,9 @@ fn open(file: &str) -> Result<(Box<dyn BufRead>, Option<u64>), CliError> {
     Ok((Box::new(BufReader::new(opened)), bytes))
 }
 
-/// The next line without blanks around it, and how many bytes it took; `None` at the end.
-fn line(input: &mut dyn BufRead, file: &str) -> Result<Option<(Vec<u8>, u64)>, CliError> {
-    // A payload in base64 and everything around it; longer lines could not be accepted anyway.
+/// The next line without surrounding blanks, and the number of bytes read; `None` at the end of the file.
+fn next_line(input: &mut dyn BufRead, file: &str) -> Result<Option<(Vec<u8>, u64)>, CliError> {
+    // Enough for the largest payload in base64 and all other fields. The server would refuse a longer line.
     let bytes_max = 2 * (limits().payload_bytes_max + limits().details_bytes_max) as u64;
     let mut line = Vec::new();
     let read = input
@@ -178,9 +180,9 @@ fn line(input: &mut dyn BufRead, file: &str) -> Result<Option<(Vec<u8>, u64)>, C
         .read_until(b'\n', &mut line)
         .map_err(|error| unreadable(file, &error))? as u64;
     if read == bytes_max {
-        let message = format!("{file} holds a line of more than {bytes_max} bytes");
+        let message = format!("{file} contains a line of more than {bytes_max} bytes");
         return Err(
-            CliError::invalid(message).with_hint("the file must hold one JSON object a line")
+            CliError::invalid(message).with_hint("the file must contain one JSON object per line")
         );
     }
     Ok((read > 0).then(|| (line.trim_ascii().to_vec(), read)))
@@ -195,34 +197,34 @@ fn bar(context: &Context, bytes: Option<u64>) -> ProgressBar {
         Some(_) => "{bar:30} {percent:>3} %  {msg}  {eta} left",
         None => "{spinner} {bytes} read  {msg}",
     };
-    // The template is a constant; should it ever be wrong, the default style does as well.
+    // The template is a constant. If it is invalid, the default style is good enough.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
     bar
 }
 
-fn progress(outcome: &Outcome) -> String {
-    let Outcome {
+fn progress(report: &BatchReport) -> String {
+    let BatchReport {
         submitted,
         existed,
         refused,
         ..
-    } = outcome;
+    } = report;
     match refused {
         0 => format!("{} tasks", submitted + existed),
         refused => format!("{} tasks, {refused} refused", submitted + existed),
     }
 }
 
-fn tell(outcome: &Outcome) -> String {
-    let Outcome {
+fn render(report: &BatchReport) -> String {
+    let BatchReport {
         job,
         submitted,
         existed,
         refused,
         errors,
-    } = outcome;
+    } = report;
     let mut text = format!("{submitted} tasks of {job} submitted");
     if *existed > 0 {
         text.push_str(&format!(", {existed} existed already"));
@@ -231,18 +233,18 @@ fn tell(outcome: &Outcome) -> String {
         return text;
     }
     text.push_str(&format!(", {refused} refused:"));
-    for Refused { line, error } in errors.iter().take(REFUSED_TOLD_MAX) {
+    for RefusedLine { line, error } in errors.iter().take(REFUSED_IN_TEXT_MAX) {
         text.push_str(&format!("\n  line {line}: {}", clean(&error.detail)));
     }
-    let more = refused.saturating_sub(REFUSED_TOLD_MAX as u64);
+    let more = refused.saturating_sub(REFUSED_IN_TEXT_MAX as u64);
     if more > 0 {
         text.push_str(&format!(
-            "\n  and {more} more; --json tells the first {REFUSED_KEPT_MAX}"
+            "\n  and {more} more; --json shows the first {REFUSED_IN_JSON_MAX}"
         ));
     }
-    // How often each reason occurs says more than the single lines when there are many.
+    // Where many lines were refused, the count of each reason is more useful than single lines.
     let mut by_reason = BTreeMap::<&str, u64>::new();
-    for Refused { error, .. } in errors {
+    for RefusedLine { error, .. } in errors {
         *by_reason.entry(&error.reason).or_default() += 1;
     }
     if by_reason.len() > 1 {
@@ -260,11 +262,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_one_by_one_and_a_missing_end_does_no_harm() {
+    fn lines_are_read_one_by_one_and_the_last_one_needs_no_line_break() {
         let mut input = io::Cursor::new("{\"a\":1}\r\n\n  {} ".as_bytes());
         let mut lines = Vec::new();
         let mut bytes = 0;
-        while let Some((text, read)) = line(&mut input, "f").unwrap() {
+        while let Some((text, read)) = next_line(&mut input, "f").unwrap() {
             lines.push(String::from_utf8(text).unwrap());
             bytes += read;
         }
@@ -273,9 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_lines_is_not_swallowed_whole() {
+    fn a_file_without_line_breaks_is_refused_before_it_fills_the_memory() {
         let endless = io::repeat(b'x');
-        let error = line(&mut BufReader::new(endless), "f").unwrap_err();
+        let error = next_line(&mut BufReader::new(endless), "f").unwrap_err();
         assert!(error.to_string().contains("more than"), "{error}");
     }
 }

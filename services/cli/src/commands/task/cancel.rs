@@ -4,24 +4,24 @@ use dueline_api::v1::{CancelRequest, RunningSpec, TaskView};
 use reqwest::Method;
 
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
     commands::reference::TaskReference,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Stops a task.
+/// Cancels a task.
 #[derive(Debug, clap::Args)]
 pub struct Cancel {
     /// The task
     #[arg(value_name = "JOB/ID")]
     task: TaskReference,
 
-    /// Ask the worker to stop when the task runs already; without it that is a conflict
+    /// Request that the worker stops a running task; without this flag, a running task is a conflict
     #[arg(long)]
     running: bool,
 
-    /// Why, for the record
+    /// Reason, stored with the task
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -41,18 +41,18 @@ impl Cancel {
         };
         let client = context.client()?;
         let answer = client
-            .send(Method::POST, &path, Body::json(&request)?)
+            .send(Method::POST, &path, RequestBody::json(&request)?)
             .await;
         let answer = answer.map_err(|error| match error.state() {
             Some(state) if state.is_owned() && !self.running => {
-                error.with_hint("--running asks its worker to stop")
+                error.with_hint("--running requests that the worker stops the task")
             }
             _ => error,
         })?;
         context.output.show(&answer, context.now(), |_| {
             let task: TaskView = answer.read()?;
             Ok(if task.cancel_requested && !task.state.is_final() {
-                format!("task {} was asked to stop", self.task)
+                format!("stop of task {} requested", self.task)
             } else {
                 format!("task {} is {}", self.task, task.state)
             })

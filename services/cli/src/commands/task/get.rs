@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
-use dueline_api::v1::{RetriesMax, RunView, TaskView, Time};
+use dueline_api::v1::{OwedView, RetriesMax, RunView, TaskView, Time};
 use serde_json::value::RawValue;
 
 use crate::{
-    cli::Context,
     commands::reference::TaskReference,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style, clean, short},
+    output::{self, TableStyle},
+    sanitize::{clean, short},
     units,
 };
 
@@ -29,14 +30,14 @@ impl Get {
         let path = ["jobs", self.task.job.as_str(), "tasks", &id];
         let answer = context.client()?.get(&path, &[]).await?;
         context.output.show(&answer, context.now(), |style| {
-            Ok(tell(style, &answer.read()?))
+            Ok(render(style, &answer.read()?))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-/// Everything worth reading about a task.
-pub(super) fn tell(style: &Style, task: &TaskView) -> String {
+/// A task as text, without its empty fields.
+pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
     let when = |at: Option<Time>| at.map(|at| Cell::new(format!("{at} ({})", style.when(at))));
     let text = |text: &Option<String>| text.as_deref().map(|text| Cell::new(clean(text)));
     let tags = (!task.tags.is_empty()).then(|| Cell::new(clean(&task.tags.join(", "))));
@@ -48,10 +49,10 @@ pub(super) fn tell(style: &Style, task: &TaskView) -> String {
         .map(|owner| Cell::new(clean(owner.as_str())));
     let cancel = task
         .cancel_requested
-        .then(|| style.coloured("asked to stop", Color::Yellow));
+        .then(|| style.coloured("requested", Color::Yellow));
     let tries = match task.retries_max {
         RetriesMax::Limited(max) => format!("{} of {}", task.tries, u64::from(max) + 1),
-        RetriesMax::Unlimited => format!("{} of any number", task.tries),
+        RetriesMax::Unlimited => format!("{}, unlimited", task.tries),
     };
     let losses =
         (task.losses > 0).then(|| Cell::new(format!("{} of {}", task.losses, task.losses_max)));
@@ -66,11 +67,11 @@ pub(super) fn tell(style: &Style, task: &TaskView) -> String {
         ("priority", Some(Cell::new(priority(task)))),
         ("weight", weight),
         ("tries", Some(Cell::new(tries))),
-        ("lost claims", losses),
+        ("losses", losses),
         ("submitted", when(Some(task.created_at))),
-        ("by", text(&task.created_by)),
+        ("submitted by", text(&task.created_by)),
         ("due", when(Some(task.run_at))),
-        ("next look", when(task.trigger_at)),
+        ("trigger time", when(task.trigger_at)),
         ("started", when(task.started_at)),
         ("ended", when(task.finished_at)),
         ("owner", owner),
@@ -98,21 +99,22 @@ pub(super) fn tell(style: &Style, task: &TaskView) -> String {
                 .as_deref()
                 .map(|error| style.coloured(&clean(error), Color::Red)),
         ),
+        ("owed", task.owed.as_ref().map(owed)),
         ("hint", hint(task.error.as_deref())),
     ];
     let rows: Vec<_> = rows
         .into_iter()
         .filter_map(|(name, cell)| Some((name, cell?)))
         .collect();
-    let mut told = output::text(&style.pairs(&rows));
+    let mut text = output::text(&style.pairs(&rows));
     if !task.runs.is_empty() {
-        told.push_str("\n\n");
-        told.push_str(&runs(style, &task.runs, task.runs_dropped));
+        text.push_str("\n\n");
+        text.push_str(&runs(style, &task.runs, task.runs_dropped));
     }
-    told
+    text
 }
 
-/// A priority by its name, or else by its number.
+/// The name of a priority, or its number if it has no name.
 pub(super) fn priority(task: &TaskView) -> String {
     let name = task
         .priority_name
@@ -121,23 +123,34 @@ pub(super) fn priority(task: &TaskView) -> String {
     name.unwrap_or_else(|| task.priority.to_string())
 }
 
-/// What can be done about an error that a setting of the worker explains.
+/// What a finished task owes.
+fn owed(owed: &OwedView) -> Cell {
+    let mut text = owed.effects.join(", ");
+    if owed.failures > 0 {
+        let error = owed.error.as_deref().unwrap_or_default();
+        text.push_str(&format!("; failed {} times: {error}", owed.failures));
+        text.push_str(&format!("; next try at {}", owed.next_try_at));
+    }
+    Cell::new(clean(&text))
+}
+
+/// A hint for an error that a setting of the worker causes.
 fn hint(error: Option<&str>) -> Option<Cell> {
     error?.contains("target_not_allowed").then(|| {
         Cell::new("a worker calls private addresses only with --set worker.http_allow_private=true")
     })
 }
 
-/// Values are cut to a few lines.
+/// Most characters of a value that are shown.
 const CHARS_MAX: usize = 300;
 
-/// A text as people can read it.
+/// A text value.
 fn plain(text: Option<&str>) -> Option<Cell> {
     let text = text?.trim_end();
     (!text.is_empty()).then(|| Cell::new(short(text, CHARS_MAX)))
 }
 
-/// Bytes as people can read them.
+/// A JSON value, or bytes as text where they are UTF-8.
 fn value(json: Option<&RawValue>, base64: Option<&str>) -> Option<Cell> {
     let text = match (json, base64) {
         (Some(json), _) => json.get().to_owned(),
@@ -153,10 +166,10 @@ fn value(json: Option<&RawValue>, base64: Option<&str>) -> Option<Cell> {
     Some(Cell::new(short(&text, CHARS_MAX)))
 }
 
-fn runs(style: &Style, runs: &[RunView], dropped: u32) -> String {
+fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
     let mut table = style.table(&["RUN", "END", "STARTED", "TOOK", "WORKER", "INFO"]);
-    for (place, run) in runs.iter().enumerate() {
-        if place == 1 && dropped > 0 {
+    for (index, run) in runs.iter().enumerate() {
+        if index == 1 && dropped > 0 {
             table.add_row([Cell::new(format!("… {dropped} more"))]);
         }
         let colour = if run.end == "succeeded" {

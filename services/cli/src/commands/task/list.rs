@@ -8,14 +8,15 @@ use serde_json::value::RawValue;
 
 use super::get::priority;
 use crate::{
-    cli::Context,
-    client::Answer,
+    client::JsonAnswer,
+    context::Context,
     exit::{CliError, Exit},
-    output::{self, Style, short},
+    output::{self, TableStyle},
+    sanitize::{clean, short},
     units::parse_time,
 };
 
-/// Most tasks that the server puts on a page.
+/// Most tasks that the server returns in one page.
 const PAGE_LEN_MAX: usize = 1_000;
 
 /// Lists the tasks of a job.
@@ -52,14 +53,14 @@ pub struct List {
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 
-    /// Where an earlier list ended
+    /// Cursor that an earlier list printed, to continue from there
     #[arg(long)]
     cursor: Option<String>,
 }
 
-/// A page as it came, so that programs see every digit.
+/// A page of tasks in the server's own JSON, so that `--json` prints every digit.
 #[derive(Debug, Serialize, Deserialize)]
-struct RawPage {
+struct RawTaskPage {
     tasks: Vec<Box<RawValue>>,
     #[serde(default)]
     next: Option<String>,
@@ -74,21 +75,21 @@ impl List {
         let path = ["jobs", self.job.as_str(), "tasks"];
         let mut tasks = Vec::new();
         loop {
-            let wanted = (self.limit - tasks.len()).min(PAGE_LEN_MAX);
-            let page: RawPage = client.get(&path, &self.query(wanted)).await?.read()?;
+            let limit = (self.limit - tasks.len()).min(PAGE_LEN_MAX);
+            let page: RawTaskPage = client.get(&path, &self.query(limit)).await?.read()?;
             tasks.extend(page.tasks);
             self.cursor = page.next;
             if self.cursor.is_none() || tasks.len() >= self.limit {
                 break;
             }
         }
-        let answer = Answer::of(&RawPage {
+        let answer = JsonAnswer::of(&RawTaskPage {
             tasks,
             next: self.cursor,
         });
         context.output.show(&answer, context.now(), |style| {
             let page: TaskPage = answer.read()?;
-            Ok(tell(style, &page.tasks, page.next.as_deref()))
+            Ok(render(style, &page.tasks, page.next.as_deref()))
         })?;
         Ok(Exit::Ok)
     }
@@ -113,9 +114,9 @@ impl List {
     }
 }
 
-fn tell(style: &Style, tasks: &[TaskView], next: Option<&str>) -> String {
+fn render(style: &TableStyle, tasks: &[TaskView], next: Option<&str>) -> String {
     if tasks.is_empty() {
-        return "no such tasks".into();
+        return "no tasks found".into();
     }
     let mut table = style.table(&["TASK", "STATE", "PRIORITY", "DUE", "TRIES", "NAME", "ERROR"]);
     for task in tasks {
@@ -132,8 +133,8 @@ fn tell(style: &Style, tasks: &[TaskView], next: Option<&str>) -> String {
     let mut text = output::text(&table);
     if let Some(cursor) = next {
         text.push_str(&format!(
-            "\n\nthere are more: --limit N, or --cursor {}",
-            output::clean(cursor)
+            "\n\nmore tasks exist: use --limit N, or --cursor {}",
+            clean(cursor)
         ));
     }
     text

@@ -12,26 +12,26 @@ mod wait;
 use clap::Subcommand;
 
 use crate::{
-    cli::Context,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// What to do with tasks.
+/// The commands of `dueline task`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Submit a task, or a batch of them
+    /// Submit a task, or a batch of tasks
     Submit(Box<submit::Submit>),
     /// Show a task
     Get(get::Get),
     /// List the tasks of a job, newest first
     List(list::List),
-    /// Wait until a task has ended; exit code 6 unless it succeeded
+    /// Wait until a task has ended; exit code 6 if it did not succeed
     Wait(wait::Wait),
-    /// Stop a task
+    /// Cancel a task
     Cancel(cancel::Cancel),
-    /// Put a failed or trashed task back with a fresh count of tries
+    /// Run a failed or trashed task again, with a fresh count of tries
     Redrive(redrive::Redrive),
-    /// Change a task that nobody owns
+    /// Change a task that no worker owns
     Update(update::Update),
 }
 

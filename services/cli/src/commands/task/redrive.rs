@@ -4,13 +4,13 @@ use dueline_api::v1::TaskView;
 use reqwest::Method;
 
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
     commands::reference::TaskReference,
+    context::Context,
     exit::{CliError, Exit},
 };
 
-/// Puts a failed or trashed task back.
+/// Puts a failed or trashed task back with a fresh count of tries.
 #[derive(Debug, clap::Args)]
 pub struct Redrive {
     /// The task
@@ -24,7 +24,7 @@ impl Redrive {
         let path = ["jobs", self.task.job.as_str(), "tasks", &id, "redrive"];
         let answer = context
             .client()?
-            .send(Method::POST, &path, Body::Empty)
+            .send(Method::POST, &path, RequestBody::Empty)
             .await?;
         context.output.show(&answer, context.now(), |_| {
             let task: TaskView = answer.read()?;

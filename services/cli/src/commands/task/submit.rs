@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 
 use super::{batch, wait};
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
     commands::{
         payload::{Payload, PayloadArgs},
         reference::TaskReference,
     },
+    context::Context,
     exit::{CliError, Exit},
     units::{millis, parse_duration, parse_time},
 };
@@ -22,18 +22,18 @@ use crate::{
 /// Submits a task.
 #[derive(Debug, clap::Args)]
 pub struct Submit {
-    /// Job that the task belongs to
+    /// Job of the task
     job: JobName,
 
-    /// Submit the tasks of a file with one JSON object a line; - is standard input
+    /// Submit the tasks of a file with one JSON object per line; - is standard input
     #[arg(long, value_name = "FILE.ndjson")]
     batch: Option<String>,
 
-    /// What one task is
+    /// The flags of a single task
     #[command(flatten)]
-    one: One,
+    single: SingleTaskArgs,
 
-    /// Wait until it has ended; exit code 6 unless it succeeded
+    /// Wait until the task has ended; exit code 6 if it did not succeed
     #[arg(long, conflicts_with = "batch")]
     wait: bool,
 
@@ -42,21 +42,21 @@ pub struct Submit {
     wait_timeout: Option<Duration>,
 }
 
-/// What one task is.
+/// The flags of a single task.
 #[derive(Debug, clap::Args)]
-struct One {
+struct SingleTaskArgs {
     #[command(flatten)]
     payload: PayloadArgs,
 
-    /// When it is due, in RFC 3339 [default: now]
+    /// Due time, in RFC 3339 [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "batch")]
     at: Option<Time>,
 
-    /// When it is due, from now
+    /// Due time, from now
     #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with_all = ["at", "batch"])]
     delay: Option<Duration>,
 
-    /// very_low, low, normal, high, very_high, or a number from -1000 to 1000
+    /// Priority: very_low, low, normal, high, very_high, or a number from -1000 to 1000
     #[arg(
         long,
         value_name = "LEVEL",
@@ -65,7 +65,7 @@ struct One {
     )]
     priority: Option<Priority>,
 
-    /// What it counts against a worker's concurrency
+    /// Part of a worker's concurrency that the task takes
     #[arg(
         long,
         value_name = "N",
@@ -74,7 +74,7 @@ struct One {
     )]
     weight: Option<i64>,
 
-    /// Its id; the same submit with the same id is one task
+    /// Task id; repeating the same submit with the same id creates no second task
     #[arg(long, value_name = "UUID", conflicts_with = "batch")]
     id: Option<TaskId>,
 
@@ -82,27 +82,27 @@ struct One {
     #[arg(long, conflicts_with = "batch")]
     key: Option<String>,
 
-    /// A name for people
+    /// Name of the task
     #[arg(long, conflicts_with = "batch")]
     name: Option<String>,
 
-    /// A word to filter by; may be repeated
+    /// Tag to filter by; may be repeated
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "batch")]
     tags: Vec<String>,
 
-    /// A JSON object for people
+    /// Details for people, a JSON object
     #[arg(long, value_name = "JSON", conflicts_with = "batch")]
     details: Option<String>,
 
-    /// Runs after the first, instead of the job's
+    /// Most retries, instead of the job's
     #[arg(long, value_name = "N", value_parser = parse_retries, allow_hyphen_values = true, conflicts_with = "batch")]
     retries: Option<u32>,
 
-    /// Longest run, instead of the job's
+    /// Longest duration of a run, instead of the job's
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     timeout: Option<Duration>,
 
-    /// A run is lost when nothing was heard of its worker for this long (at least 100ms), instead of the job's
+    /// Time without a heartbeat after which a run is lost, instead of the job's; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     heartbeat_timeout: Option<Duration>,
 }
@@ -121,15 +121,16 @@ fn parse_retries(text: &str) -> Result<u32, String> {
 impl Submit {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         if let Some(file) = &self.batch {
-            if self.one.payload.is_given() {
-                let message = "--batch takes the payloads from its file";
+            if self.single.payload.is_given() {
+                let message =
+                    "--batch reads payloads from its file; remove --payload and --payload-text";
                 return Err(CliError::invalid(message));
             }
             return batch::submit(context, &self.job, file).await;
         }
         let client = context.client()?;
         let path = ["jobs", self.job.as_str(), "tasks"];
-        let body = Body::json(&self.one.into_submit()?)?;
+        let body = RequestBody::json(&self.single.into_submit()?)?;
         let answer = client.send(Method::POST, &path, body).await?;
         let submitted: SubmittedView = answer.read()?;
         let task = TaskReference {
@@ -137,20 +138,20 @@ impl Submit {
             id: submitted.id,
         };
         if self.wait {
-            // Whoever waits wants one answer: the task as it ended.
+            // With --json the only output is the task in its final state.
             if !context.output.is_json() {
-                context.output.line(&told(&submitted, &task, context))?;
+                context.output.line(&render(&submitted, &task, context))?;
             }
             return wait::until_ended(context, &client, &task, self.wait_timeout).await;
         }
         context.output.show(&answer, context.now(), |_| {
-            Ok(told(&submitted, &task, context))
+            Ok(render(&submitted, &task, context))
         })?;
         Ok(Exit::Ok)
     }
 }
 
-fn told(submitted: &SubmittedView, task: &TaskReference, context: &Context) -> String {
+fn render(submitted: &SubmittedView, task: &TaskReference, context: &Context) -> String {
     let existed = if submitted.existed {
         "existed already"
     } else {
@@ -164,7 +165,7 @@ fn told(submitted: &SubmittedView, task: &TaskReference, context: &Context) -> S
     format!("task {task} {existed} ({}{due})", submitted.state)
 }
 
-impl One {
+impl SingleTaskArgs {
     fn into_submit(self) -> Result<TaskSubmit, CliError> {
         let Payload { json, text, base64 } = self.payload.read()?;
         let details = self.details.map(|details| {
@@ -172,7 +173,7 @@ impl One {
                 .map_err(|error| CliError::invalid(format!("--details is not JSON: {error}")))
         });
         Ok(TaskSubmit {
-            id: self.id,
+            id: self.id.map(|id| id.to_string()),
             run_at: self.at,
             delay_ms: self.delay.map(millis),
             priority: self
@@ -202,24 +203,24 @@ mod tests {
     use super::*;
 
     #[derive(Debug, clap::Parser)]
-    struct Line {
+    struct SubmitCommand {
         #[command(flatten)]
         submit: Submit,
     }
 
-    fn line(words: &[&str]) -> Result<Line, clap::Error> {
-        Line::try_parse_from(["submit", "mail"].iter().chain(words))
+    fn parse(args: &[&str]) -> Result<SubmitCommand, clap::Error> {
+        SubmitCommand::try_parse_from(["submit", "mail"].iter().chain(args))
     }
 
-    fn sent(words: &[&str]) -> Value {
-        let submit = line(words).unwrap().submit.one.into_submit().unwrap();
+    fn request(args: &[&str]) -> Value {
+        let submit = parse(args).unwrap().submit.single.into_submit().unwrap();
         serde_json::to_value(submit).unwrap()
     }
 
     #[test]
-    fn flags_become_fields_and_what_is_not_given_is_not_sent() {
-        assert_eq!(sent(&[]), json!({}));
-        let words = [
+    fn flags_become_fields_and_missing_flags_send_no_field() {
+        assert_eq!(request(&[]), json!({}));
+        let args = [
             "--payload",
             "{\"a\":1}",
             "--in",
@@ -247,23 +248,23 @@ mod tests {
             "--id",
             "0197b0c4-0000-7000-8000-000000000001",
         ];
-        let wanted = json!({
+        let expected = json!({
             "id": "0197b0c4-0000-7000-8000-000000000001",
             "delay_ms": 90_000, "priority": -100, "weight": 3, "payload": { "a": 1 }, "name": "n", "details": {},
             "tags": ["x", "y"], "key": "k", "retries_max": 0, "heartbeat_timeout_ms": 7_000, "run_timeout_ms": 30_000,
         });
-        assert_eq!(sent(&words), wanted);
+        assert_eq!(request(&args), expected);
         assert_eq!(
-            sent(&["--priority", "-5", "--payload-text", "x"]),
+            request(&["--priority", "-5", "--payload-text", "x"]),
             json!({ "priority": -5, "payload_text": "x" })
         );
-        let at = sent(&["--at", "2030-01-01T01:00:00+01:00"]);
+        let at = request(&["--at", "2030-01-01T01:00:00+01:00"]);
         assert_eq!(at, json!({ "run_at": "2030-01-01T00:00:00.000Z" }));
     }
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
-        for words in [
+    fn contradicting_and_invalid_flags_are_refused() {
+        for args in [
             &["--at", "2030-01-01T00:00:00Z", "--in", "1s"][..],
             &["--payload", "1", "--payload-text", "x"],
             &["--batch", "f", "--wait"],
@@ -273,11 +274,11 @@ mod tests {
             &["--id", "42"],
             &["--at", "soon"],
         ] {
-            assert!(line(words).is_err(), "{words:?}");
+            assert!(parse(args).is_err(), "{args:?}");
         }
-        for (words, wanted) in [
-            (["--in", "-5s"], "'-5s' is no duration"),
-            (["--timeout", "-1"], "'-1' is no duration"),
+        for (args, expected) in [
+            (["--in", "-5s"], "'-5s' is not a duration"),
+            (["--timeout", "-1"], "'-1' is not a duration"),
             (["--retries", "-1"], "give a number from 0 to 4294967295"),
             (["--retries", "unlimited"], "only a job can have"),
             (
@@ -285,8 +286,8 @@ mod tests {
                 "must be an RFC 3339 time between 1970 and 9999",
             ),
         ] {
-            let error = line(&words).unwrap_err().to_string();
-            assert!(error.contains(wanted), "{error}");
+            let error = parse(&args).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

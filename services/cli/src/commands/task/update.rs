@@ -7,17 +7,17 @@ use dueline_domain::Priority;
 use reqwest::Method;
 
 use crate::{
-    cli::Context,
-    client::Body,
+    client::RequestBody,
     commands::{
         payload::{Payload, PayloadArgs},
         reference::TaskReference,
     },
+    context::Context,
     exit::{CliError, Exit},
     units::{millis, parse_duration, parse_time},
 };
 
-/// Changes a task that nobody owns.
+/// Changes a task that no worker owns.
 #[derive(Debug, clap::Args)]
 pub struct Update {
     /// The task
@@ -25,12 +25,12 @@ pub struct Update {
     task: TaskReference,
 
     #[command(flatten)]
-    change: Change,
+    change: TaskChangeArgs,
 }
 
-/// What to change.
+/// The flags that change a task.
 #[derive(Debug, clap::Args)]
-struct Change {
+struct TaskChangeArgs {
     /// New due time, in RFC 3339
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     at: Option<Time>,
@@ -55,7 +55,7 @@ impl Update {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let id = self.task.id.to_string();
         let path = ["jobs", self.task.job.as_str(), "tasks", &id];
-        let body = Body::json(&self.change.into_change()?)?;
+        let body = RequestBody::json(&self.change.into_change()?)?;
         let answer = context.client()?.send(Method::PATCH, &path, body).await?;
         context.output.show(&answer, context.now(), |style| {
             let task: TaskView = answer.read()?;
@@ -69,7 +69,7 @@ impl Update {
     }
 }
 
-impl Change {
+impl TaskChangeArgs {
     fn into_change(self) -> Result<TaskChange, CliError> {
         let is_given = [
             self.at.is_some(),
@@ -79,8 +79,8 @@ impl Change {
             self.payload.is_given(),
         ];
         if !is_given.contains(&true) {
-            let message = "nothing to change is given";
-            let hint = "--at, --in, --priority, --weight and --payload change a task";
+            let message = "no change is given";
+            let hint = "use --at, --in, --priority, --weight, --payload or --payload-text to change a task";
             return Err(CliError::invalid(message).with_hint(hint));
         }
         let Payload { json, text, base64 } = self.payload.read()?;

@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use super::get;
 use crate::{
-    cli::Context,
-    client::Client,
+    client::RestClient,
     commands::reference::TaskReference,
+    context::Context,
     exit::{CliError, Exit},
     units::{parse_duration, span},
 };
 
-/// Longest time that the server is asked to hold back one answer.
-const HOLD_MAX: Duration = Duration::from_secs(30);
+/// Longest long poll.
+const LONG_POLL_MAX: Duration = Duration::from_secs(30);
 
 /// Waits until a task has ended.
 #[derive(Debug, clap::Args)]
@@ -36,28 +36,28 @@ impl Wait {
     }
 }
 
-/// Waits until the task has ended and shows it. [`Exit::Unsuccessful`] unless it succeeded.
+/// Waits until the task has ended and shows the task. Returns [`Exit::Unsuccessful`] if it did not succeed.
 pub(super) async fn until_ended(
     context: &Context,
-    client: &Client,
+    client: &RestClient,
     task: &TaskReference,
     timeout: Option<Duration>,
 ) -> Result<Exit, CliError> {
     let id = task.id.to_string();
     let path = ["jobs", task.job.as_str(), "tasks", &id];
-    let begin = Instant::now();
+    let started = Instant::now();
     loop {
-        let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
-        let hold = left.unwrap_or(HOLD_MAX).min(HOLD_MAX);
-        let asked = Instant::now();
-        let query = [("wait", format!("{}ms", hold.as_millis()))];
-        let answer = client.get_waiting(&path, &query, hold).await?;
-        let seen: TaskView = answer.read()?;
-        if seen.state.is_final() {
-            context
-                .output
-                .show(&answer, context.now(), |style| Ok(get::tell(style, &seen)))?;
-            let succeeded = seen.state == StateKind::Succeeded;
+        let remaining = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
+        let long_poll = remaining.unwrap_or(LONG_POLL_MAX).min(LONG_POLL_MAX);
+        let polled_at = Instant::now();
+        let query = [("wait", format!("{}ms", long_poll.as_millis()))];
+        let answer = client.get_waiting(&path, &query, long_poll).await?;
+        let view: TaskView = answer.read()?;
+        if view.state.is_final() {
+            context.output.show(&answer, context.now(), |style| {
+                Ok(get::render(style, &view))
+            })?;
+            let succeeded = view.state == StateKind::Succeeded;
             return Ok(if succeeded {
                 Exit::Ok
             } else {
@@ -65,13 +65,13 @@ pub(super) async fn until_ended(
             });
         }
         if let Some(timeout) = timeout
-            && begin.elapsed() >= timeout
+            && started.elapsed() >= timeout
         {
-            let message = format!("task {task} is {} after {}", seen.state, span(timeout));
+            let message = format!("task {task} is {} after {}", view.state, span(timeout));
             return Err(CliError::new(ErrorKind::Deadline, "not_ended", message));
         }
-        // A server that answers at once, because it is stopping for example, must not be asked in a tight loop.
-        let pause = Duration::from_millis(200).min(hold);
-        tokio::time::sleep(pause.saturating_sub(asked.elapsed())).await;
+        // A server may respond before the long poll ends, for example while it stops. The pause avoids a tight loop.
+        let pause = Duration::from_millis(200).min(long_poll);
+        tokio::time::sleep(pause.saturating_sub(polled_at.elapsed())).await;
     }
 }

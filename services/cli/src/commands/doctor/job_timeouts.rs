@@ -1,21 +1,21 @@
-//! The timeouts of stored jobs beside the settings and the queue. A job that was stored under other settings keeps its
-//! timeouts, so this can go wrong without anybody having written nonsense.
+//! Checks the timeouts of stored jobs against the settings and the queue. A job keeps the default timeouts of the
+//! settings under which it was stored, so they can contradict later settings although each value is valid.
 
 use std::time::Duration;
 
 use dueline_backends::doctor::Finding;
-use dueline_runtime::config::Settings;
+use dueline_settings::Settings;
 
-use super::facts::{Facts, JobFacts};
+use super::facts::{JobFacts, StoreFacts};
 
 const AREA: &str = "jobs";
-/// Heartbeats that must fail in a row before an executor ends its own attempt, as in the check of the settings.
+/// Heartbeats that must fail in a row before an executor stops its run, as in the check of the settings.
 const HEARTBEATS_LOST_MAX: u32 = 3;
 
-/// All jobs; one line for those that have nothing wrong.
-pub(super) fn judge(
+/// The findings about all jobs. The jobs without a finding share one line.
+pub(super) fn check(
     settings: &Settings,
-    facts: Option<&Facts>,
+    facts: Option<&StoreFacts>,
     visibility: Option<Duration>,
 ) -> Vec<Finding> {
     let jobs = match facts.map(|facts| &facts.jobs) {
@@ -31,19 +31,19 @@ pub(super) fn judge(
             return vec![Finding::unknown(
                 AREA,
                 "all",
-                "there is no store and no server to read them from",
+                "neither a store nor a server is available to read jobs from",
             )];
         }
     };
-    let wrong: Vec<_> = jobs
+    let by_job: Vec<_> = jobs
         .iter()
-        .map(|job| of_job(settings, job, visibility))
+        .map(|job| check_job(settings, job, visibility))
         .collect();
-    let fine = wrong.iter().filter(|findings| findings.is_empty()).count();
-    let mut findings: Vec<_> = wrong.into_iter().flatten().collect();
-    if fine > 0 || jobs.is_empty() {
+    let consistent = by_job.iter().filter(|findings| findings.is_empty()).count();
+    let mut findings: Vec<_> = by_job.into_iter().flatten().collect();
+    if consistent > 0 || jobs.is_empty() {
         let detail = format!(
-            "{fine} of {} have timeouts that go with the settings",
+            "{consistent} of {} have timeouts that are consistent with the settings",
             jobs.len()
         );
         findings.insert(0, Finding::ok(AREA, "timeouts", detail));
@@ -51,7 +51,7 @@ pub(super) fn judge(
     findings
 }
 
-fn of_job(settings: &Settings, job: &JobFacts, visibility: Option<Duration>) -> Vec<Finding> {
+fn check_job(settings: &Settings, job: &JobFacts, visibility: Option<Duration>) -> Vec<Finding> {
     let name = job.name.as_str();
     let apply = |flag: &str| format!("'dueline job apply {name} … --{flag}'");
     let mut findings = Vec::new();
@@ -63,13 +63,13 @@ fn of_job(settings: &Settings, job: &JobFacts, visibility: Option<Duration>) -> 
             AREA,
             name,
             format!(
-                "an executor ends its attempt after {HEARTBEATS_LOST_MAX} lost heartbeats ({} ms), which must come before \
-                 the task is handed to another (heartbeat timeout {} ms)",
+                "an executor stops its run after {HEARTBEATS_LOST_MAX} lost heartbeats ({} ms); that must happen \
+                 before the lease expires and another worker may claim the task (heartbeat timeout {} ms)",
                 silence.as_millis(),
                 job.heartbeat_timeout.as_millis()
             ),
             format!(
-                "raise it above {} ms by {}, or lower worker.heartbeat_interval_ms to at most {}",
+                "raise the timeout above {} ms with {}, or lower worker.heartbeat_interval_ms to at most {}",
                 silence.as_millis(),
                 apply("heartbeat-timeout"),
                 most.as_millis()
@@ -82,11 +82,15 @@ fn of_job(settings: &Settings, job: &JobFacts, visibility: Option<Duration>) -> 
             AREA,
             name,
             format!(
-                "each look, every {} ms, finds every enqueued task overdue and sends it again (enqueue timeout {} ms)",
+                "each scan, every {} ms, finds every enqueued task overdue and enqueues it again (enqueue timeout \
+                 {} ms)",
                 poll_period.as_millis(),
                 job.enqueue_timeout.as_millis()
             ),
-            format!("raise it by {}, or lower scheduler.poll_period_ms", apply("enqueue-timeout")),
+            format!(
+                "raise the timeout with {}, or lower scheduler.poll_period_ms",
+                apply("enqueue-timeout")
+            ),
         ));
     }
     if let Some(run_timeout) = job
@@ -97,21 +101,24 @@ fn of_job(settings: &Settings, job: &JobFacts, visibility: Option<Duration>) -> 
             AREA,
             name,
             format!(
-                "a run ends after {} ms at the latest, before its worker can be missed (heartbeat timeout {} ms): \
-                 heartbeats serve no purpose, and a lost worker is noticed no earlier",
+                "a run ends after {} ms at the latest, which is not longer than the heartbeat timeout ({} ms): \
+                 heartbeats have no effect, and a lost worker is not noticed earlier",
                 run_timeout.as_millis(),
                 job.heartbeat_timeout.as_millis()
             ),
-            format!("raise the longest run by {}, or lower the heartbeat timeout", apply("timeout")),
+            format!(
+                "raise the run timeout with {}, or lower the heartbeat timeout",
+                apply("timeout")
+            ),
         ));
     }
     if let Some(visibility) = visibility {
-        findings.extend(beside_queue(job, visibility));
+        findings.extend(check_visibility(job, visibility));
     }
     findings
 }
 
-fn beside_queue(job: &JobFacts, visibility: Duration) -> Vec<Finding> {
+fn check_visibility(job: &JobFacts, visibility: Duration) -> Vec<Finding> {
     let name = job.name.as_str();
     let (seconds, mut findings) = (visibility.as_secs(), Vec::new());
     if visibility < job.claim_timeout {
@@ -119,8 +126,8 @@ fn beside_queue(job: &JobFacts, visibility: Duration) -> Vec<Finding> {
             AREA,
             name,
             format!(
-                "a message comes back after {seconds} s, while a task may take {} ms from its claim to its start: slow \
-                 claims are received twice",
+                "a message becomes visible again after {seconds} s, but a task may take {} ms from its claim to its \
+                 start: the messages of slow claims are received twice",
                 job.claim_timeout.as_millis()
             ),
             "raise visibility_timeout_s in the queue URI of every process, then run 'dueline setup'",
@@ -131,12 +138,13 @@ fn beside_queue(job: &JobFacts, visibility: Duration) -> Vec<Finding> {
             AREA,
             name,
             format!(
-                "the message of a lost controller comes back after {seconds} s, when the task was sent again already \
-                 (enqueue timeout {} ms): each loss costs a message for nothing",
+                "the message of a lost controller becomes visible again after {seconds} s, when the task is enqueued \
+                 again already (enqueue timeout {} ms): each loss costs a needless message",
                 job.enqueue_timeout.as_millis()
             ),
             format!(
-                "raise it by 'dueline job apply {name} … --enqueue-timeout', or lower visibility_timeout_s in the queue URI"
+                "raise the timeout with 'dueline job apply {name} … --enqueue-timeout', or lower visibility_timeout_s \
+                 in the queue URI"
             ),
         ));
     }
@@ -170,59 +178,60 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[track_caller]
-    fn is(change: impl FnOnce(&mut JobFacts), state: State, mend: &str) {
+    fn assert_finding(change: impl FnOnce(&mut JobFacts), state: State, fix: &str) {
         let mut job = job();
         change(&mut job);
-        let findings = of_job(&Settings::default(), &job, Some(SECOND * 30));
+        let findings = check_job(&Settings::default(), &job, Some(SECOND * 30));
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].state, state, "{findings:?}");
-        let told = findings[0].mend.as_deref().unwrap_or_default();
-        assert!(told.contains(mend), "'{mend}' is not in: {told}");
+        let text = findings[0].fix.as_deref().unwrap_or_default();
+        assert!(text.contains(fix), "'{fix}' is not in: {text}");
     }
 
     #[test]
-    fn g_18_each_timeout_that_does_not_go_with_the_settings_is_named_with_its_mend() {
-        assert_eq!(of_job(&Settings::default(), &job(), Some(SECOND * 30)), []);
-        is(
+    fn g_18_each_timeout_that_contradicts_the_settings_is_named_with_its_fix() {
+        let consistent = check_job(&Settings::default(), &job(), Some(SECOND * 30));
+        assert_eq!(consistent, []);
+        assert_finding(
             |job| job.heartbeat_timeout = SECOND * 6,
             State::Defect,
             "above 6000 ms",
         );
-        is(
+        assert_finding(
             |job| job.heartbeat_timeout = SECOND * 6,
             State::Defect,
             "at most 1999",
         );
-        is(
+        assert_finding(
             |job| job.run_timeout = Some(SECOND * 8),
             State::Warning,
             "--timeout",
         );
-        is(
+        assert_finding(
             |job| job.claim_timeout = SECOND * 31,
             State::Warning,
             "visibility_timeout_s",
         );
-        is(
+        assert_finding(
             |job| job.enqueue_timeout = SECOND * 30,
             State::Warning,
             "--enqueue-timeout",
         );
         let mut job = job();
         job.enqueue_timeout = SECOND;
-        let findings = of_job(&Settings::default(), &job, None);
+        let findings = check_job(&Settings::default(), &job, None);
         assert_eq!(findings[0].state, State::Defect, "{findings:?}");
     }
 
     #[test]
-    fn jobs_that_cannot_be_read_are_unknown_and_no_defect() {
+    fn jobs_that_cannot_be_read_are_unknown_and_not_a_defect() {
         let settings = Settings::default();
-        let facts = |jobs| Facts {
+        let facts = |jobs| StoreFacts {
             jobs,
             workers: Ok(Vec::new()),
             oldest: Ok(BTreeMap::new()),
         };
-        let state = |facts: Option<&Facts>| judge(&settings, facts, None)[0].state;
+        let state = |facts: Option<&StoreFacts>| check(&settings, facts, None)[0].state;
         assert_eq!(state(None), State::Unknown);
         assert_eq!(state(Some(&facts(Err("why".into())))), State::Unknown);
         assert_eq!(state(Some(&facts(Ok(Vec::new())))), State::Ok);

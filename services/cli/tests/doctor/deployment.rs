@@ -1,4 +1,4 @@
-//! A deployment on the engines that all tests share, under names of its own, and the doctor that looks at it.
+//! A deployment with its own names on the engines that all tests share, and the doctor that checks it.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,22 +21,22 @@ use tokio::process::Command;
 
 pub(crate) const JOB: &str = "mail";
 
-/// A table and queues of one deployment.
-pub(crate) struct Site {
+/// The names and endpoints of one deployment.
+pub(crate) struct TestDeployment {
     pub(crate) table: String,
     pub(crate) prefix: String,
     pub(crate) dynamodb: String,
     pub(crate) sqs: String,
 }
 
-/// What the doctor said.
-pub(crate) struct Said {
+/// The exit code and the JSON output of the doctor.
+pub(crate) struct DoctorOutput {
     pub(crate) code: i32,
     pub(crate) json: Value,
 }
 
-impl Site {
-    /// Names, and nothing behind them.
+impl TestDeployment {
+    /// Names without a table or queues.
     pub(crate) async fn bare() -> Self {
         Self {
             table: unique("doctor"),
@@ -46,23 +46,23 @@ impl Site {
         }
     }
 
-    /// A deployment as it should be: table, queues, a job, a consumer and an executor that were there a moment ago.
+    /// A healthy deployment: table, queues, a job, and records of a consumer and an executor that were active just now.
     pub(crate) async fn healthy() -> Self {
-        let site = Self::bare().await;
-        site.set_up().await;
-        let store = site.store().await;
+        let deployment = Self::bare().await;
+        deployment.set_up().await;
+        let store = deployment.store().await;
         let put = PutJob {
             job: job(),
             if_absent: false,
         };
         store.put_job(put).await.expect("a job");
-        // Once more, for the queue of the job.
-        site.set_up().await;
+        // Again, to create the queue of the job.
+        deployment.set_up().await;
         store
             .put_workers(vec![worker("consumer"), worker("executor")])
             .await
             .expect("records");
-        site
+        deployment
     }
 
     fn aws(endpoint: &str) -> AwsSettings {
@@ -109,7 +109,7 @@ impl Site {
         deploy::set_up(&store, &queue).await
     }
 
-    /// What setup would still do.
+    /// The changes that setup would make.
     pub(crate) async fn plan(&self) -> Vec<String> {
         let plan = self.actions().await.into_iter();
         let plan = plan.filter(|action| action.changes);
@@ -117,7 +117,7 @@ impl Site {
             .collect()
     }
 
-    /// The same, and what setup would leave to people.
+    /// The changes that setup would make, and its notes.
     pub(crate) async fn actions(&self) -> Vec<Action> {
         let (store, queue) = self.addresses();
         deploy::plan(&store, &queue).await.expect("a plan")
@@ -134,8 +134,8 @@ impl Site {
     }
 
     pub(crate) async fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
-        let site = setup::Site::of(&Self::aws(&self.dynamodb)).await;
-        site.expect("a client").client
+        let deployment = setup::SetupClient::of(&Self::aws(&self.dynamodb)).await;
+        deployment.expect("a client").client
     }
 
     pub(crate) async fn sqs(&self) -> aws_sdk_sqs::Client {
@@ -143,7 +143,7 @@ impl Site {
         aws_sdk_sqs::Client::new(&config.expect("a configuration"))
     }
 
-    /// A task that should have begun so long ago.
+    /// Stores a task that is due since `late_ms`.
     pub(crate) async fn overdue_task(&self, late_ms: i64) {
         let then = Timestamp::clamped(SystemClock.now().millis() - late_ms);
         let task = NewTask::now(SystemRng.task_id(then), name(JOB), Bytes::new());
@@ -151,7 +151,7 @@ impl Site {
             task,
             token: SystemRng.token(),
             write: SystemRng.write_id(),
-            hand_on: false,
+            may_enqueue: false,
             claim_for: None,
         };
         for created in self.store().await.create(then, vec![create]).await {
@@ -159,28 +159,28 @@ impl Site {
         }
     }
 
-    /// Looks at the whole deployment, with further words.
-    pub(crate) async fn doctor(&self, more: &[&str]) -> Said {
+    /// Runs the doctor on the deployment, with further arguments.
+    pub(crate) async fn doctor(&self, more: &[&str]) -> DoctorOutput {
         let (store, queue) = (self.store_uri(), self.queue_uri());
-        let mut words = vec!["--store", &store, "--queue", &queue];
-        words.extend(more);
+        let mut args = vec!["--store", &store, "--queue", &queue];
+        args.extend(more);
         let home = tempfile::tempdir().expect("a folder");
-        doctor(home.path(), &words).await
+        doctor(home.path(), &args).await
     }
 }
 
-/// Runs `dueline --json doctor` in a folder, without the settings of whoever runs the tests.
-pub(crate) async fn doctor(home: &Path, words: &[&str]) -> Said {
+/// Runs `dueline --json doctor` in the folder `home`, without the environment of the test.
+pub(crate) async fn doctor(home: &Path, args: &[&str]) -> DoctorOutput {
     let output = dueline(home)
         .args(["--json", "doctor"])
-        .args(words)
+        .args(args)
         .output()
         .await;
     let output = output.expect("it runs");
     let json = serde_json::from_slice(&output.stdout);
-    Said {
-        code: output.status.code().expect("it ends by itself"),
-        json: json.unwrap_or_else(|_| panic!("no JSON: {output:?}")),
+    DoctorOutput {
+        code: output.status.code().expect("the program exits by itself"),
+        json: json.unwrap_or_else(|_| panic!("not JSON: {output:?}")),
     }
 }
 
@@ -195,13 +195,13 @@ pub(crate) fn dueline(home: &Path) -> Command {
             ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
             ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
             ("AWS_EC2_METADATA_DISABLED", "true"),
-            // Nobody is there: a test names its servers.
+            // No default server: a test names its servers.
             ("DUELINE_SERVER", ""),
         ]);
     command
 }
 
-impl Said {
+impl DoctorOutput {
     /// The findings of a state as `area name`.
     pub(crate) fn all(&self, state: &str) -> Vec<String> {
         let findings = self.json["findings"].as_array().expect("a list");
@@ -212,9 +212,9 @@ impl Said {
             .collect()
     }
 
-    /// There is exactly one such finding, and its detail and mend say this.
+    /// Asserts that there is exactly one such finding, and that its detail and fix contain these texts.
     #[track_caller]
-    pub(crate) fn has(&self, state: &str, what: &str, detail: &str, mend: &str) {
+    pub(crate) fn has(&self, state: &str, what: &str, detail: &str, fix: &str) {
         let findings = self.json["findings"].as_array().expect("a list");
         let is_it = |finding: &&Value| {
             let (area, name) = (finding["area"].as_str(), finding["name"].as_str());
@@ -230,15 +230,15 @@ impl Said {
             text("detail").contains(detail),
             "'{detail}' is not in {found:#}"
         );
-        assert!(text("mend").contains(mend), "'{mend}' is not in {found:#}");
+        assert!(text("fix").contains(fix), "'{fix}' is not in {found:#}");
     }
 
-    /// These are all the defects, and the code says whether there are any.
+    /// Asserts that these are all the defects, and that the exit code agrees.
     #[track_caller]
-    pub(crate) fn has_defects(&self, wanted: &[&str]) {
-        assert_eq!(self.all("defect"), wanted, "{:#}", self.json);
-        assert_eq!(self.code, if wanted.is_empty() { 0 } else { 8 });
-        assert_eq!(self.json["defects"], wanted.len());
+    pub(crate) fn has_defects(&self, expected: &[&str]) {
+        assert_eq!(self.all("defect"), expected, "{:#}", self.json);
+        assert_eq!(self.code, if expected.is_empty() { 0 } else { 8 });
+        assert_eq!(self.json["defects"], expected.len());
     }
 }
 

@@ -1,7 +1,7 @@
-//! Runs that began with their claim and have not reached their worker.
+//! Dispatches of started runs that have not reached their worker yet.
 //!
-//! A worker that leaves loses what it owns, and a run that is lost has used a try. One whose worker never saw it must
-//! be given back before that.
+//! When a worker deregisters, the runs it owns are reclaimed, and a reclaimed run has used a try. A run that never
+//! reached its worker must be abandoned before that, because an abandoned run uses no try.
 
 use std::{
     collections::BTreeMap,
@@ -12,35 +12,35 @@ use std::{
 use dueline_domain::WorkerId;
 use tokio::sync::Notify;
 
-/// How many hand-outs are under way, by worker.
+/// How many dispatches are in flight, by worker.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay(Arc<Counts>);
+pub(crate) struct InFlightDispatches(Arc<InFlightCounts>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct InFlightCounts {
     by_worker: Mutex<BTreeMap<WorkerId, usize>>,
-    /// Woken when the last one of a worker has ended.
+    /// Signalled when the last dispatch to a worker has ended.
     settled: Notify,
 }
 
-/// A hand-out to a worker, until its tasks are taken over or given back. Ends when dropped.
+/// A dispatch to a worker, until the worker has its tasks or they are abandoned. Ends when dropped.
 #[derive(Debug)]
-pub(crate) struct HandOut {
-    counts: Arc<Counts>,
+pub(crate) struct InFlightDispatch {
+    counts: Arc<InFlightCounts>,
     worker: WorkerId,
 }
 
-impl UnderWay {
-    /// A hand-out to `worker` begins.
-    pub(crate) fn begin(&self, worker: &WorkerId) -> HandOut {
+impl InFlightDispatches {
+    /// Begins a dispatch to `worker`.
+    pub(crate) fn begin(&self, worker: &WorkerId) -> InFlightDispatch {
         *self.0.lock().entry(worker.clone()).or_default() += 1;
-        HandOut {
+        InFlightDispatch {
             counts: self.0.clone(),
             worker: worker.clone(),
         }
     }
 
-    /// Waits until none to `worker` is under way. Cancel safe.
+    /// Waits until no dispatch to `worker` is in flight. Cancel safe.
     pub(crate) async fn settled(&self, worker: &WorkerId) {
         loop {
             let mut settled = pin!(self.0.settled.notified());
@@ -53,7 +53,7 @@ impl UnderWay {
     }
 }
 
-impl Counts {
+impl InFlightCounts {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<WorkerId, usize>> {
         self.by_worker
             .lock()
@@ -61,7 +61,7 @@ impl Counts {
     }
 }
 
-impl Drop for HandOut {
+impl Drop for InFlightDispatch {
     fn drop(&mut self) {
         let mut by_worker = self.counts.lock();
         if let Some(count) = by_worker.get_mut(&self.worker) {

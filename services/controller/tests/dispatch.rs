@@ -1,23 +1,23 @@
-//! Work is handed out in order, to one worker each, and nothing is lost on the way.
+//! Tasks are dispatched in order, each to one worker, and none is lost on the way.
 
 mod kit;
 
 use std::{collections::BTreeSet, sync::atomic::Ordering, task::Poll, time::Duration};
 
-use dueline_api::{Dispatch as _, ErrorKind, NextWork, Status as _};
+use dueline_api::{Dispatch as _, ErrorKind, PollRequest, StatusController as _};
 use dueline_domain::Weight;
 use dueline_ports::{TaskQueue as _, conformance::queue::message};
-use kit::{Kit, ask, ms, name, numbers, ranked, secs, weighing, worker};
+use kit::{Kit, ms, name, numbers, ranked, request, secs, weighing, worker};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
 
 #[tokio::test(start_paused = true)]
-async fn f_028_next_waits_for_work_and_returns_as_soon_as_there_is_some() {
+async fn f_028_a_poll_waits_for_work_and_returns_as_soon_as_there_is_some() {
     let kit = Kit::new().await;
     let begun_at = Instant::now();
-    let (got, ()) = tokio::join!(kit.next(ask()), async {
+    let (got, ()) = tokio::join!(kit.poll(request()), async {
         sleep(secs(2)).await;
         kit.send(vec![message(&name("a"), 1)]).await;
     });
@@ -25,62 +25,103 @@ async fn f_028_next_waits_for_work_and_returns_as_soon_as_there_is_some() {
     assert!(begun_at.elapsed() <= ms(2_002));
     let begun_at = Instant::now();
     let wait = secs(1);
-    let got = kit.next(NextWork { wait, ..ask() }).await;
-    assert_eq!(got, Ok(vec![]), "an empty answer is no error");
+    let got = kit.poll(PollRequest { wait, ..request() }).await;
+    assert_eq!(got, Ok(vec![]), "an empty answer is not an error");
     assert_eq!(begun_at.elapsed(), wait);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_026_a_late_but_urgent_task_goes_before_the_buffered_ones() {
+async fn f_026_a_late_task_of_higher_priority_goes_before_the_waiting_ones() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
     let low = (0..20).map(|n| ranked("a", n, -50)).collect();
     kit.send(low).await;
-    kit.until_buffered(20).await;
-    kit.send(vec![ranked("a", 99, 50)]).await;
-    kit.until_buffered(21).await;
-    let one = NextWork {
+    let one = PollRequest {
         tasks_max: 1,
-        ..ask()
+        ..request()
     };
-    assert_eq!(numbers(&kit.next(one).await.unwrap()), [99]);
-    let rest = kit.next(ask()).await.unwrap();
-    assert_eq!(numbers(&rest), (0..20).collect::<Vec<_>>());
+    assert_eq!(numbers(&kit.poll(one.clone()).await.unwrap()), [0]);
+    kit.send(vec![ranked("a", 99, 50)]).await;
+    assert_eq!(numbers(&kit.poll(one).await.unwrap()), [99]);
+    let rest = kit.poll(request()).await.unwrap();
+    assert_eq!(numbers(&rest), (1..20).collect::<Vec<_>>());
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_07_a_task_is_claimed_when_it_is_handed_out_and_its_message_then_deleted() {
+async fn f_152_a_flood_of_low_priority_does_not_delay_a_late_task_of_high_priority() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
-    kit.send(vec![message(&name("a"), 1)]).await;
-    kit.until_buffered(1).await;
-    sleep(secs(9)).await;
-    assert!(kit.status.claims().is_empty(), "it is only buffered");
+    kit.send((0..9_000).map(|n| ranked("a", n, -50)).collect())
+        .await;
+    let two = PollRequest {
+        tasks_max: 2,
+        ..request()
+    };
+    for n in 10_000..10_100 {
+        assert_eq!(kit.poll(two.clone()).await.unwrap().len(), 2);
+        // Two low tasks run; meanwhile the queue of this host is left to others.
+        sleep(ms(20)).await;
+        assert_eq!(kit.controller.buffered(), 0);
+        kit.send(vec![ranked("a", n, 50)]).await;
+        let got = numbers(&kit.poll(two.clone()).await.unwrap());
+        assert_eq!((got[0], got.len()), (n, 2));
+    }
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_no_poll_comes_for_are_returned_for_other_hosts() {
+    let kit = Kit::new().await;
+    kit.subscribe(request()).await;
+    // The receive of the last poll still waits.
+    kit.send((0..10).map(|n| message(&name("a"), n)).collect())
+        .await;
+    kit.until_buffered(10).await;
+    sleep(ms(1_001)).await;
+    assert_eq!(kit.controller.buffered(), 0);
+    assert_eq!(kit.depth("a").await.visible, 10);
+    assert_eq!(kit.poll(request()).await.unwrap().len(), 10);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_07_a_task_is_claimed_when_it_is_dispatched_and_its_message_is_then_deleted() {
+    let kit = Kit::new().await;
+    kit.send(vec![weighing("a", 1, 9)]).await;
+    let busy = PollRequest {
+        weight_max: 8,
+        wait: secs(9),
+        ..request()
+    };
+    assert_eq!(kit.poll(busy).await, Ok(vec![]));
+    assert!(kit.status.claims().is_empty(), "the task is only buffered");
     assert_eq!(kit.depth("a").await.in_flight, 1);
-    assert_eq!(kit.next(ask()).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(request()).await.unwrap().len(), 1);
     sleep(ms(1)).await;
     assert_eq!(kit.depth("a").await, Default::default());
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_030_one_of_twenty_waiters_gets_the_task() {
+async fn f_030_one_of_twenty_waiting_workers_gets_the_task() {
     let kit = Kit::new().await;
-    let mut waiters = JoinSet::new();
+    let mut polls = JoinSet::new();
     for n in 0..20 {
         let controller = kit.controller.clone();
-        let ask = NextWork {
+        let request = PollRequest {
             worker: worker(&format!("w{n}")),
             wait: secs(10),
-            ..ask()
+            ..request()
         };
-        waiters.spawn(async move { dueline_api::Work::next(&*controller, ask).await.unwrap() });
+        polls.spawn(async move {
+            dueline_api::Controller::poll(&*controller, request)
+                .await
+                .unwrap()
+        });
     }
     sleep(secs(1)).await;
     kit.send(vec![message(&name("a"), 1)]).await;
-    let answers = waiters.join_all().await;
+    let answers = polls.join_all().await;
     assert_eq!(answers.iter().filter(|tasks| tasks.len() == 1).count(), 1);
     assert_eq!(answers.iter().filter(|tasks| tasks.is_empty()).count(), 19);
     assert_eq!(kit.status.claims().len(), 1);
@@ -93,22 +134,22 @@ async fn f_030_twenty_workers_share_a_thousand_tasks() {
     let mut workers = JoinSet::new();
     for n in 0..20 {
         let controller = kit.controller.clone();
-        let ask = NextWork {
+        let request = PollRequest {
             worker: worker(&format!("w{n}")),
             tasks_max: 7,
             wait: secs(1),
-            ..ask()
+            ..request()
         };
         workers.spawn(async move {
-            let mut mine = Vec::new();
+            let mut share = Vec::new();
             loop {
-                let got = dueline_api::Work::next(&*controller, ask.clone()).await;
+                let got = dueline_api::Controller::poll(&*controller, request.clone()).await;
                 let got = got.unwrap();
                 if got.is_empty() {
-                    return mine;
+                    return share;
                 }
                 assert!(got.len() <= 7);
-                mine.extend(got.into_iter().map(|task| task.id));
+                share.extend(got.into_iter().map(|task| task.id));
                 tokio::task::yield_now().await;
             }
         });
@@ -124,43 +165,46 @@ async fn f_030_twenty_workers_share_a_thousand_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_029_a_waiter_that_went_away_does_not_keep_the_task_from_another() {
+async fn f_029_a_worker_that_disconnects_while_waiting_does_not_get_the_next_task() {
     let kit = Kit::new().await;
-    let gone = timeout(secs(1), kit.next(ask())).await;
+    let gone = timeout(secs(1), kit.poll(request())).await;
     assert!(gone.is_err());
     kit.send(vec![message(&name("a"), 1)]).await;
-    let other = NextWork {
+    let other = PollRequest {
         worker: worker("y"),
-        ..ask()
+        ..request()
     };
     let begun_at = Instant::now();
-    assert_eq!(kit.next(other).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(other).await.unwrap().len(), 1);
     assert!(begun_at.elapsed() <= ms(2));
     assert_eq!(kit.status.claims()[0].0, worker("y"));
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_029_a_worker_that_goes_away_during_the_claim_gives_its_tasks_back_at_once() {
+async fn f_029_tasks_of_a_worker_that_disconnects_during_the_claim_are_abandoned_at_once() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
+    kit.subscribe(request()).await;
     kit.send((0..5).map(|n| message(&name("a"), n)).collect())
         .await;
     kit.until_buffered(5).await;
     kit.status.close_gate();
-    assert!(timeout(ms(10), kit.next(ask())).await.is_err());
+    assert!(timeout(ms(10), kit.poll(request())).await.is_err());
     kit.status.open_gate();
-    // All were claimed for the worker that left, given back, and reach another worker.
-    let mut seen = 0;
+    // All are claimed for the disconnected worker, abandoned, and dispatched to another worker.
+    let mut received = 0;
     let begun_at = Instant::now();
-    while seen < 5 {
-        let other = NextWork {
+    while received < 5 {
+        let other = PollRequest {
             worker: worker("y"),
-            ..ask()
+            ..request()
         };
-        let got = kit.next(other).await.unwrap();
-        assert!(!got.is_empty(), "they are lost until the claim timeout");
-        seen += got.len();
+        let got = kit.poll(other).await.unwrap();
+        assert!(
+            !got.is_empty(),
+            "the tasks are lost until the claim timeout"
+        );
+        received += got.len();
     }
     assert!(begun_at.elapsed() <= ms(5));
     let claims = kit.status.claims();
@@ -171,103 +215,110 @@ async fn f_029_a_worker_that_goes_away_during_the_claim_gives_its_tasks_back_at_
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_029_an_answer_that_nobody_reads_is_given_back() {
+async fn f_029_tasks_of_an_answer_that_is_never_read_are_abandoned() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
+    kit.subscribe(request()).await;
     kit.send(vec![message(&name("a"), 1)]).await;
     kit.until_buffered(1).await;
-    let mut asked = Box::pin(kit.next(ask()));
+    let mut poll = Box::pin(kit.poll(request()));
     std::future::poll_fn(|context| {
-        assert!(asked.as_mut().poll(context).is_pending());
+        assert!(poll.as_mut().poll(context).is_pending());
         Poll::Ready(())
     })
     .await;
-    // The answer lies ready when whoever asked goes away without a look.
+    // The answer is ready when the worker disconnects without reading it.
     kit.until(|| kit.status.owned() == 1).await;
     sleep(ms(1)).await;
-    drop(asked);
+    drop(poll);
     kit.until(|| kit.status.owned() == 0).await;
-    assert_eq!(kit.next(ask()).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(request()).await.unwrap().len(), 1);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_034_no_more_weight_is_handed_out_than_the_worker_has_free() {
+async fn f_034_no_more_weight_is_dispatched_than_the_worker_has_free() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
+    kit.subscribe(request()).await;
     kit.send((0..10).map(|n| weighing("a", n, 3)).collect())
         .await;
     kit.until_buffered(10).await;
-    let ten = NextWork {
+    let ten = PollRequest {
         weight_max: 10,
         task_weight_max: 10,
-        ..ask()
+        ..request()
     };
     for expected in [3, 3, 3, 1] {
-        assert_eq!(kit.next(ten.clone()).await.unwrap().len(), expected);
+        assert_eq!(kit.poll(ten.clone()).await.unwrap().len(), expected);
     }
-    let none = NextWork {
+    let none = PollRequest {
         weight_max: 0,
-        ..ask()
+        ..request()
     };
-    let refused = kit.next(none).await.unwrap_err();
+    let refused = kit.poll(none).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Invalid);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d_06_a_task_too_heavy_for_all_workers_here_blocks_nobody_and_finds_a_stronger_one() {
+async fn d_06_a_task_too_heavy_for_all_workers_here_blocks_no_other_and_goes_to_a_stronger_worker()
+{
     let kit = Kit::new().await;
-    let weak = NextWork {
+    let weak = PollRequest {
         weight_max: 5,
         task_weight_max: 5,
-        ..ask()
+        ..request()
     };
-    kit.show_interest(weak.clone()).await;
-    // More heavy ones than the buffer holds.
+    kit.subscribe(weak.clone()).await;
+    // More heavy tasks than the buffer can hold.
     kit.send((0..3_000).map(|n| weighing("a", n, 8)).collect())
         .await;
     kit.send(vec![weighing("a", 9_000, 1)]).await;
-    assert_eq!(numbers(&kit.next(weak).await.unwrap()), [9_000]);
+    assert_eq!(numbers(&kit.poll(weak).await.unwrap()), [9_000]);
     assert!(
         kit.depth("a").await.in_flight >= 2_500,
-        "they are set aside"
+        "the heavy messages stay hidden"
     );
-    let strong = NextWork {
+    let strong = PollRequest {
         worker: worker("strong"),
         weight_max: 8,
         task_weight_max: 8,
-        ..ask()
+        ..request()
     };
-    assert_eq!(kit.next(strong).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(strong).await.unwrap().len(), 1);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_message_is_deleted_and_never_handed_out() {
+async fn a_stale_message_is_deleted_and_never_dispatched() {
     let kit = Kit::new().await;
     kit.send(vec![message(&name("a"), 1)]).await;
-    assert_eq!(kit.next(ask()).await.unwrap().len(), 1);
-    // The same task again, as a late copy under another token.
+    assert_eq!(kit.poll(request()).await.unwrap().len(), 1);
+    // A late message of the same task, with another token.
     let mut copy = message(&name("a"), 1);
     copy.token = dueline_domain::Token::from_random(77);
     kit.send(vec![copy]).await;
     let wait = secs(1);
-    assert_eq!(kit.next(NextWork { wait, ..ask() }).await, Ok(vec![]));
+    assert_eq!(
+        kit.poll(PollRequest { wait, ..request() }).await,
+        Ok(vec![])
+    );
     assert_eq!(kit.depth("a").await, Default::default());
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_is_down_messages_come_back_without_a_storm() {
+async fn while_the_store_is_down_messages_are_claimed_again_at_a_bounded_rate() {
     let kit = Kit::new().await;
     kit.status.is_down.store(true, Ordering::Relaxed);
     kit.send(vec![message(&name("a"), 1)]).await;
     let wait = secs(5);
-    assert_eq!(kit.next(NextWork { wait, ..ask() }).await, Ok(vec![]));
+    assert_eq!(
+        kit.poll(PollRequest { wait, ..request() }).await,
+        Ok(vec![])
+    );
     kit.status.is_down.store(false, Ordering::Relaxed);
     let begun_at = Instant::now();
-    assert_eq!(kit.next(ask()).await.unwrap().len(), 1);
+    assert_eq!(kit.poll(request()).await.unwrap().len(), 1);
     assert!(begun_at.elapsed() <= secs(5));
     let calls = kit.status.claim_calls();
     assert!((4..=6).contains(&calls), "{calls} claims in ten seconds");
@@ -275,29 +326,32 @@ async fn while_the_store_is_down_messages_come_back_without_a_storm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_can_claim_nothing_leaves_the_messages_to_others() {
+async fn a_controller_that_cannot_claim_leaves_the_messages_to_others() {
     let kit = Kit::new().await;
     kit.status.is_down.store(true, Ordering::Relaxed);
-    let one = NextWork {
+    let one = PollRequest {
         tasks_max: 1,
         wait: secs(60),
-        ..ask()
+        ..request()
     };
-    let cut_off = kit.next(one.clone());
+    let cut_off = kit.poll(one.clone());
     let others = async {
         sleep(secs(1)).await;
         kit.send((0..500).map(|n| message(&name("a"), n)).collect())
             .await;
         sleep(secs(1)).await;
-        // It holds none of them, and its pauses have become long by now.
+        // The first controller buffers none of them, and its pauses have become long by now.
         assert_eq!(kit.controller.buffered(), 0);
         let (second, ended) = kit.second_controller();
         let begun_at = Instant::now();
-        let mut seen = BTreeSet::new();
-        while seen.len() < 500 {
-            let got = dueline_api::Work::next(&*second, ask()).await.unwrap();
-            seen.extend(got.into_iter().map(|task| task.id));
-            assert!(begun_at.elapsed() <= secs(5), "{} came", seen.len());
+        let mut received = BTreeSet::new();
+        while received.len() < 500 {
+            let got = dueline_api::Controller::poll(&*second, request())
+                .await
+                .unwrap();
+            received.extend(got.into_iter().map(|task| task.id));
+            let count = received.len();
+            assert!(begun_at.elapsed() <= secs(5), "{count} received");
         }
         ended
     };
@@ -309,15 +363,15 @@ async fn a_controller_that_can_claim_nothing_leaves_the_messages_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_claims_are_throttled_pauses_alone() {
+async fn throttled_claims_of_one_job_do_not_pause_other_jobs() {
     let kit = Kit::new().await;
     *kit.status.throttled.lock().unwrap() = Some(name("a"));
-    let both = |wait| NextWork {
+    let both = |wait| PollRequest {
         jobs: vec![name("a"), name("b")],
         wait,
-        ..ask()
+        ..request()
     };
-    kit.show_interest(both(ms(1))).await;
+    kit.subscribe(both(ms(1))).await;
     kit.send((0..50).map(|n| message(&name("a"), n)).collect())
         .await;
     let begun_at = Instant::now();
@@ -325,7 +379,7 @@ async fn a_job_whose_claims_are_throttled_pauses_alone() {
         sleep(secs(1)).await;
         kit.send(vec![message(&name("b"), n)]).await;
         let sent_at = Instant::now();
-        let got = kit.next(both(secs(1))).await.unwrap();
+        let got = kit.poll(both(secs(1))).await.unwrap();
         assert_eq!(numbers(&got), [n]);
         assert!(sent_at.elapsed() <= ms(100), "{:?}", sent_at.elapsed());
     }
@@ -336,45 +390,39 @@ async fn a_job_whose_claims_are_throttled_pauses_alone() {
         begun_at.elapsed()
     );
     *kit.status.throttled.lock().unwrap() = None;
-    let got = kit.next(both(secs(6))).await.unwrap();
-    assert!(!got.is_empty(), "it goes on by itself");
+    let got = kit.poll(both(secs(6))).await.unwrap();
+    assert!(!got.is_empty(), "job a resumes after its pause");
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn buffered_messages_stay_invisible_for_as_long_as_they_are_buffered() {
     let kit = Kit::new().await;
-    let patient = NextWork {
-        tasks_max: 1,
-        ..ask()
+    // A worker waits until it has room for the heavy tasks.
+    let busy = PollRequest {
+        weight_max: 1,
+        wait: secs(300),
+        ..request()
     };
-    kit.show_interest(patient.clone()).await;
-    kit.send((0..10).map(|n| message(&name("a"), n)).collect())
+    kit.send((0..10).map(|n| weighing("a", n, 2)).collect())
         .await;
-    kit.until_buffered(10).await;
-    for _ in 0..300 {
-        sleep(secs(1)).await;
-        let depth = kit.depth("a").await;
-        assert_eq!((depth.visible, depth.in_flight), (0, 10));
-        // The worker says that it is still there.
-        let registration = dueline_api::Registration {
-            worker: patient.worker.clone(),
-            jobs: patient.jobs.clone(),
-            handlers: Vec::new(),
-            concurrency: 100,
-            embedded: false,
-        };
-        let alive = dueline_api::Work::alive(&*kit.controller, registration);
-        alive.await.unwrap();
-    }
-    assert_eq!(kit.controller.buffered(), 10);
+    let (got, ()) = tokio::join!(kit.poll(busy), async {
+        kit.until_buffered(10).await;
+        for _ in 0..290 {
+            sleep(secs(1)).await;
+            let depth = kit.depth("a").await;
+            assert_eq!((depth.visible, depth.in_flight), (0, 10));
+        }
+        assert_eq!(kit.controller.buffered(), 10);
+    });
+    assert_eq!(got, Ok(vec![]));
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_122_a_shutdown_returns_buffered_messages_and_refuses_questions() {
+async fn f_122_a_shutdown_returns_buffered_messages_and_refuses_polls() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
+    kit.subscribe(request()).await;
     kit.send((0..10).map(|n| message(&name("a"), n)).collect())
         .await;
     kit.until_buffered(10).await;
@@ -382,27 +430,27 @@ async fn f_122_a_shutdown_returns_buffered_messages_and_refuses_questions() {
     kit.ended().await;
     let depth = kit.depth("a").await;
     assert_eq!((depth.visible, depth.in_flight), (10, 0));
-    let refused = kit.next(ask()).await.unwrap_err();
+    let refused = kit.poll(request()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert_eq!(refused.reason(), "shutting_down");
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_122_a_shutdown_wakes_waiters_and_lets_claims_under_way_finish() {
+async fn f_122_a_shutdown_wakes_waiting_polls_and_lets_claims_in_flight_finish() {
     let kit = Kit::new().await;
     let begun_at = Instant::now();
-    let (waiter, ()) = tokio::join!(kit.next(ask()), async {
+    let (waiting, ()) = tokio::join!(kit.poll(request()), async {
         sleep(secs(1)).await;
         kit.shutdown.stop_intake();
     });
-    assert_eq!(waiter.unwrap_err().reason(), "shutting_down");
+    assert_eq!(waiting.unwrap_err().reason(), "shutting_down");
     assert_eq!(begun_at.elapsed(), secs(1));
     kit.ended().await;
 
     let kit = Kit::new().await;
     kit.status.close_gate();
     kit.send(vec![message(&name("a"), 1)]).await;
-    let (got, ()) = tokio::join!(kit.next(ask()), async {
+    let (got, ()) = tokio::join!(kit.poll(request()), async {
         sleep(secs(1)).await;
         kit.shutdown.stop_intake();
         sleep(secs(1)).await;
@@ -414,22 +462,22 @@ async fn f_122_a_shutdown_wakes_waiters_and_lets_claims_under_way_finish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_wait_is_no_panic() {
+async fn a_huge_wait_does_not_panic() {
     let kit = Kit::new().await;
     kit.send(vec![message(&name("a"), 1)]).await;
     let wait = Duration::MAX;
-    let got = kit.next(NextWork { wait, ..ask() }).await;
+    let got = kit.poll(PollRequest { wait, ..request() }).await;
     assert_eq!(got.unwrap().len(), 1);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
+async fn a_waiting_worker_is_reserved_for_a_task_that_is_being_stored() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
+    kit.subscribe(request()).await;
     let reserve = || kit.controller.clone().reserve(&name("a"), Weight::ONE);
-    assert!(reserve().is_none(), "nobody waits");
-    let waiting = kit.next(ask());
+    assert!(reserve().is_none(), "no worker waits");
+    let waiting = kit.poll(request());
     let stored = async {
         sleep(ms(1)).await;
         let heavy = Weight::new(101).unwrap();
@@ -442,15 +490,15 @@ async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
                 .clone()
                 .reserve(&name("b"), Weight::ONE)
                 .is_none(),
-            "not wanted"
+            "not polled for"
         );
-        // Stored elsewhere after all: the worker goes on waiting.
+        // The reservation is not used: the worker goes on waiting.
         drop(reserve().expect("a worker waits"));
         sleep(ms(1)).await;
-        let reserved = reserve().expect("it waits again");
-        assert!(reserve().is_none(), "it is set aside once");
+        let reserved = reserve().expect("the worker waits again");
+        assert!(reserve().is_none(), "the worker is reserved once");
         assert_eq!(reserved.worker(), &worker("w"));
-        // What arrives meanwhile waits for the next question.
+        // A message that arrives meanwhile stays for the next poll.
         kit.send(vec![ranked("a", 7, 0)]).await;
         sleep(ms(5)).await;
         let claimed = kit
@@ -461,57 +509,57 @@ async fn a_worker_that_waits_is_set_aside_for_a_task_that_is_being_stored() {
     };
     let (assignments, ()) = tokio::join!(waiting, stored);
     assert_eq!(numbers(&assignments.unwrap()), [9]);
-    assert_eq!(numbers(&kit.next(ask()).await.unwrap()), [7]);
+    assert_eq!(numbers(&kit.poll(request()).await.unwrap()), [7]);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d_06_new_tasks_of_one_job_do_not_pass_a_heavy_one_of_another_that_waits_for_weight() {
+async fn d_06_no_worker_is_reserved_while_a_heavy_task_of_another_job_waits_for_its_free_weight() {
     let kit = Kit::new().await;
-    let both = NextWork {
+    let both = PollRequest {
         jobs: vec![name("a"), name("b")],
         weight_max: 5,
         task_weight_max: 8,
         wait: secs(10),
-        ..ask()
+        ..request()
     };
     let reserve = || kit.controller.clone().reserve(&name("b"), Weight::ONE);
-    let waiting = kit.next(both.clone());
+    let waiting = kit.poll(both.clone());
     let stored = async {
         sleep(secs(1)).await;
-        drop(reserve().expect("nothing else is there for the worker"));
+        drop(reserve().expect("the buffer has nothing for the worker"));
         sleep(ms(1)).await;
         kit.send(vec![weighing("a", 1, 8)]).await;
         kit.until_buffered(1).await;
-        assert!(reserve().is_none(), "it is to have room for the heavy one");
-        // Its message goes the usual way, where the number of those that may pass is bounded.
+        assert!(reserve().is_none(), "the heavy task comes first");
+        // The message of the light task is buffered, where only a bounded number may pass the heavy task.
         kit.send(vec![message(&name("b"), 2)]).await;
     };
     let (got, ()) = tokio::join!(waiting, stored);
     assert_eq!(numbers(&got.unwrap()), [2]);
-    // A worker that could never run the heavy one is set aside as ever.
-    let weak = NextWork {
+    // A worker that could never run the heavy task is still reserved.
+    let weak = PollRequest {
         task_weight_max: 5,
         ..both.clone()
     };
-    let (got, ()) = tokio::join!(kit.next(weak), async {
+    let (got, ()) = tokio::join!(kit.poll(weak), async {
         sleep(secs(1)).await;
-        drop(reserve().expect("the heavy one is for others"));
+        drop(reserve().expect("the heavy task is for other workers"));
     });
     assert_eq!(got, Ok(vec![]));
-    let strong = NextWork {
+    let strong = PollRequest {
         weight_max: 8,
         ..both
     };
-    assert_eq!(numbers(&kit.next(strong).await.unwrap()), [1]);
+    assert_eq!(numbers(&kit.poll(strong).await.unwrap()), [1]);
     kit.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn f_029_a_task_stored_for_a_worker_that_went_away_is_given_back() {
+async fn f_029_a_task_stored_for_a_worker_that_disconnected_is_abandoned() {
     let kit = Kit::new().await;
-    kit.show_interest(ask()).await;
-    let mut waiting = Box::pin(kit.next(ask()));
+    kit.subscribe(request()).await;
+    let mut waiting = Box::pin(kit.poll(request()));
     tokio::select! {
         biased;
         _ = &mut waiting => panic!("there is no work"),
@@ -529,12 +577,12 @@ async fn f_029_a_task_stored_for_a_worker_that_went_away_is_given_back() {
     drop(waiting);
     reserved.deliver(claimed.into_iter().next().unwrap().unwrap());
     let again = kit
-        .next(NextWork {
+        .poll(PollRequest {
             worker: worker("x"),
-            ..ask()
+            ..request()
         })
         .await
         .unwrap();
-    assert_eq!(again.len(), 1, "another worker has it at once");
+    assert_eq!(again.len(), 1, "another worker gets the task at once");
     kit.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Where a benchmark happens: a fresh file or table, services on it, and handlers that cost nothing.
+//! The store and queue that a benchmark measures: a new file, or new tables and queues, and the services on them.
 
 use std::{
     collections::BTreeSet,
@@ -9,44 +9,46 @@ use std::{
 
 use bytes::Bytes;
 use dueline_all_in_one::{Node, NodeConfig, WorkerConfig};
-use dueline_api::{ErrorKind, Frontend};
-use dueline_domain::{Handler, Job, JobName, NewTask, Policy, Quota, Timestamp};
+use dueline_api::{Call, ErrorKind, Frontend};
+use dueline_backends::error_chain;
+use dueline_domain::{Due, Handler, Job, JobName, NewTask, Policy, Quota, Timestamp};
 use dueline_executor::Registry;
 use dueline_ports::{Clock as _, Cost, Rng as _};
 use dueline_runtime::{SystemClock, SystemRng, incarnation};
 
 use super::{Bench, db_bytes};
 use crate::{
-    commands::process::{backend_error, chain, start_error},
+    commands::process::{backend_error, start_error},
     exit::CliError,
 };
 
 /// The job of a benchmark.
 pub(super) const JOB: &str = "bench";
 
-/// How long the ceiling of a table is measured.
-const CEILING_FOR: Duration = Duration::from_secs(2);
+/// How long the greatest write rate of a table is measured.
+const CEILING_DURATION: Duration = Duration::from_secs(2);
 
-/// A folder of its own, gone when this is dropped; or tables and queues of its own, gone with [`Place::clear`].
-pub(super) struct Place {
+/// The store and queue of a benchmark: a new folder, removed when this value is dropped, or new tables and queues,
+/// removed by [`BenchTarget::remove`].
+pub(super) struct BenchTarget {
     folder: PathBuf,
     durability: String,
     payload_bytes: usize,
-    /// Store and queue that were asked for instead of a file.
-    fleet: Option<(String, String)>,
-    /// Tables and queues that were made.
-    made: Mutex<BTreeSet<(String, String)>>,
-    spent: Mutex<Cost>,
+    /// The URIs of `--store` and `--queue`, instead of a file.
+    shared_uris: Option<(String, String)>,
+    /// The URIs of the tables and queues that were created.
+    created: Mutex<BTreeSet<(String, String)>>,
+    cost: Mutex<Cost>,
 }
 
-impl Place {
+impl BenchTarget {
     pub(super) fn new(bench: &Bench) -> Result<Self, CliError> {
         if !matches!(bench.durability.as_str(), "full" | "normal") {
-            return Err(CliError::invalid("--durability is full or normal"));
+            return Err(CliError::invalid("--durability must be full or normal"));
         }
         let payload_max = dueline_domain::limits().payload_bytes_max;
         if bench.payload_bytes > payload_max {
-            let text = format!("--payload-bytes is at most {payload_max}");
+            let text = format!("--payload-bytes must be at most {payload_max}");
             return Err(CliError::invalid(text));
         }
         let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -56,9 +58,9 @@ impl Place {
             folder,
             durability: bench.durability.clone(),
             payload_bytes: bench.payload_bytes,
-            fleet: bench.fleet()?,
-            made: Mutex::default(),
-            spent: Mutex::default(),
+            shared_uris: bench.shared_uris()?,
+            created: Mutex::default(),
+            cost: Mutex::default(),
         })
     }
 
@@ -70,68 +72,76 @@ impl Place {
         db_bytes(&self.file(name))
     }
 
-    /// Services on the file, or on the table and queues, of that name; these are made if they are not there.
+    /// Whether the store and the queue are those of `--store` and `--queue`.
+    pub(super) const fn is_shared(&self) -> bool {
+        self.shared_uris.is_some()
+    }
+
+    /// The configuration of services on the file, or on the table and queues, called `name`. Table and queues are
+    /// created at the first call.
     pub(super) async fn config(&self, name: &str) -> Result<NodeConfig, CliError> {
-        let Some((store, queue)) = &self.fleet else {
+        let Some((store, queue)) = &self.shared_uris else {
             let path = self.file(name);
             let uri = format!("sqlite:{}?durability={}", path.display(), self.durability);
             return Ok(NodeConfig::embedded(uri));
         };
-        let (store, queue) = (named(store, name), named(queue, name));
-        let is_new = lock(&self.made).insert((store.clone(), queue.clone()));
+        let (store, queue) = (append_name(store, name), append_name(queue, name));
+        let is_new = lock(&self.created).insert((store.clone(), queue.clone()));
         if is_new {
-            let made = dueline_backends::deploy::make_new(&store, &queue).await;
-            if let Err(error) = made {
-                // It is somebody else's, so it must not be removed at the end.
-                lock(&self.made).remove(&(store, queue));
+            let result = dueline_backends::deploy::create_new(&store, &queue).await;
+            if let Err(error) = result {
+                // A table that existed before belongs to another program and must not be removed at the end.
+                lock(&self.created).remove(&(store, queue));
                 return Err(backend_error(&error));
             }
         }
         Ok(NodeConfig {
             queue,
-            // A task goes through the queue, as it does between processes.
+            // Every task goes through the queue, as between processes.
             dispatch: false,
             ..NodeConfig::embedded(store)
         })
     }
 
-    /// What calls have cost so far.
-    pub(super) fn spent(&self) -> Cost {
-        *lock(&self.spent)
+    /// The cost of all calls so far.
+    pub(super) fn cost(&self) -> Cost {
+        *lock(&self.cost)
     }
 
-    /// Conditional writes a second that the table takes from anybody.
+    /// The conditional writes per second that the table accepts when nothing but writes is measured.
     pub(super) async fn ceiling(&self, callers: u32) -> Result<Option<f64>, CliError> {
-        let Some((store, _)) = lock(&self.made).iter().next().cloned() else {
+        let Some((store, _)) = lock(&self.created).iter().next().cloned() else {
             return Ok(None);
         };
-        let measured = dueline_backends::deploy::ceiling(&store, callers, CEILING_FOR).await;
+        let measured = dueline_backends::deploy::ceiling(&store, callers, CEILING_DURATION).await;
         measured.map_err(|error| backend_error(&error))
     }
 
-    /// Removes tables and queues.
-    pub(super) async fn clear(&self) -> Result<(), CliError> {
-        let made = std::mem::take(&mut *lock(&self.made));
-        for (store, queue) in made {
+    /// Removes the tables and queues that were created.
+    pub(super) async fn remove(&self) -> Result<(), CliError> {
+        let created = std::mem::take(&mut *lock(&self.created));
+        for (store, queue) in created {
             let removed = dueline_backends::deploy::remove(&store, &queue, false).await;
             removed.map_err(|error| backend_error(&error))?;
         }
         Ok(())
     }
 
-    /// Stops services at once.
+    /// Stops the services and adds up their cost.
     pub(super) async fn stop(&self, node: Node) -> Result<(), CliError> {
         {
-            let mut spent = lock(&self.spent);
-            *spent = spent.plus(node.cost());
+            let mut cost = lock(&self.cost);
+            *cost = cost.plus(node.cost());
         }
         node.stop(Duration::from_secs(30))
             .await
             .map(drop)
-            .map_err(|error| CliError::new(ErrorKind::Internal, "service_failed", chain(&error)))
+            .map_err(|error| {
+                CliError::new(ErrorKind::Internal, "service_failed", error_chain(&error))
+            })
     }
 
-    /// Services on the file `name`, with the benchmark's job, and a worker if handlers are given.
+    /// Starts services on the file, or on the table and queues, called `name`, with a worker if one is given.
     pub(super) async fn node(
         &self,
         name: &str,
@@ -155,7 +165,7 @@ impl Place {
             .map_err(|error| start_error(&error))
     }
 
-    /// A payload of the wanted size that begins with `number`.
+    /// A payload of the configured size that begins with `number`.
     pub(super) fn payload(&self, number: u64) -> Bytes {
         let mut payload = format!("{number:020}");
         while payload.len() < self.payload_bytes {
@@ -172,9 +182,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BenchTarget {
     fn drop(&mut self) {
-        // Nothing depends on it, and the system cleans its temporary folder itself.
+        // A folder that cannot be removed is left to the system, which cleans its temporary folder.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -188,21 +198,17 @@ pub(super) fn number_of(payload: &[u8]) -> u64 {
         .fold(0, |number, byte| number * 10 + u64::from(byte - b'0'))
 }
 
-pub(super) fn name(text: &str) -> Result<JobName, CliError> {
-    JobName::parse(text).map_err(|error| CliError::invalid(error.to_string()))
-}
-
-/// Stores the job `text`, which is run by whoever registered a handler for it.
+/// Stores a job called `name`.
 pub(super) async fn put_job(
     node: &Node,
-    text: &str,
+    name: &str,
     handler: Handler,
     policy: Policy,
 ) -> Result<JobName, CliError> {
-    let name = name(text)?;
+    let name = JobName::parse(name).map_err(|error| CliError::invalid(error.to_string()))?;
     let job = Job {
         name: name.clone(),
-        info: "made by dueline bench".into(),
+        info: "created by dueline bench".into(),
         handler,
         policy,
         quota: Quota::default(),
@@ -211,13 +217,15 @@ pub(super) async fn put_job(
         created_at: Timestamp::EPOCH,
         changed_at: Timestamp::EPOCH,
     };
-    node.frontend().put_job(job).await?;
+    node.frontend()
+        .put_job(&Call::default(), job.into())
+        .await?;
     Ok(name)
 }
 
 /// Submits `count` tasks in batches and waits for their commits.
 pub(super) async fn fill(
-    place: &Place,
+    target: &BenchTarget,
     frontend: &Arc<dyn Frontend>,
     job: &JobName,
     count: u64,
@@ -228,10 +236,10 @@ pub(super) async fn fill(
     while number < count {
         let end = (number + 2_000).min(count);
         let tasks = (number..end).map(|number| NewTask {
-            run_at,
-            ..place.task(job, number)
+            due: Due::from(run_at),
+            ..target.task(job, number)
         });
-        for answer in frontend.submit(tasks.collect()).await {
+        for answer in frontend.submit(&Call::default(), tasks.collect()).await {
             answer?;
         }
         number = end;
@@ -239,8 +247,8 @@ pub(super) async fn fill(
     Ok(())
 }
 
-/// The URI with `-name` after its path.
-fn named(uri: &str, name: &str) -> String {
+/// The URI with `-name` appended to its path.
+fn append_name(uri: &str, name: &str) -> String {
     match uri.split_once('?') {
         Some((path, options)) => format!("{path}-{name}?{options}"),
         None => format!("{uri}-{name}"),
@@ -251,7 +259,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nothing moved for a minute.
+/// The error of a benchmark that makes no progress.
 pub(super) fn stalled(what: &str) -> CliError {
     CliError::new(
         ErrorKind::Internal,

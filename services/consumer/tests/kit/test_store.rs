@@ -1,4 +1,4 @@
-//! A store that counts, fails and takes turns as a test wants.
+//! A store in memory that counts calls, and fails or delays them as a test specifies.
 
 use std::{
     sync::{
@@ -16,90 +16,90 @@ use dueline_ports::{
 };
 use tokio::{task::yield_now, time::sleep};
 
-/// The store in memory, behind a step in which others may act before each call.
-pub(crate) struct WatchedStore {
+/// A layer over the store in memory, which yields to other tasks around calls.
+pub(crate) struct TestStore {
     inner: MemoryStore,
-    looks: AtomicUsize,
-    failing: AtomicUsize,
+    scans: AtomicUsize,
+    failing_scans: AtomicUsize,
     ready_reads: AtomicUsize,
     ready_fails: AtomicBool,
     jobs_fail: AtomicBool,
     shares: Mutex<Vec<Option<Share>>>,
-    muted: Mutex<Option<WorkerId>>,
-    hot: Mutex<Option<JobName>>,
-    refused: AtomicUsize,
+    failing_deregistration: Mutex<Option<WorkerId>>,
+    throttled_job: Mutex<Option<JobName>>,
+    throttled_calls: AtomicUsize,
     write_ms: AtomicU64,
 }
 
-impl WatchedStore {
+impl TestStore {
     pub(crate) fn new(inner: MemoryStore) -> Self {
         Self {
             inner,
-            looks: AtomicUsize::new(0),
-            failing: AtomicUsize::new(0),
+            scans: AtomicUsize::new(0),
+            failing_scans: AtomicUsize::new(0),
             ready_reads: AtomicUsize::new(0),
             ready_fails: AtomicBool::new(false),
             jobs_fail: AtomicBool::new(false),
             shares: Mutex::default(),
-            muted: Mutex::default(),
-            hot: Mutex::default(),
-            refused: AtomicUsize::new(0),
+            failing_deregistration: Mutex::default(),
+            throttled_job: Mutex::default(),
+            throttled_calls: AtomicUsize::new(0),
             write_ms: AtomicU64::new(0),
         }
     }
 
-    /// From now on each written task takes so long.
+    /// Each written task takes this long from now on.
     pub(crate) fn slow_down(&self, write_ms: u64) {
         self.write_ms.store(write_ms, Ordering::Relaxed);
     }
 
-    /// From now on too much is asked about the tasks of this job, if of any.
-    pub(crate) fn heat(&self, job: Option<JobName>) {
-        *self.hot.lock().unwrap() = job;
+    /// Throttles all calls for the tasks of this job from now on; `None` ends that.
+    pub(crate) fn throttle_job(&self, job: Option<JobName>) {
+        *self.throttled_job.lock().unwrap() = job;
     }
 
-    /// How often something was refused for that.
-    pub(crate) fn refused(&self) -> usize {
-        self.refused.load(Ordering::Relaxed)
+    /// How many calls were throttled.
+    pub(crate) fn throttled_calls(&self) -> usize {
+        self.throttled_calls.load(Ordering::Relaxed)
     }
 
-    fn is_hot(&self, job: &JobName) -> bool {
-        let is_hot = self.hot.lock().unwrap().as_ref() == Some(job);
-        self.refused
-            .fetch_add(usize::from(is_hot), Ordering::Relaxed);
-        is_hot
+    fn is_throttled(&self, job: &JobName) -> bool {
+        let is_throttled = self.throttled_job.lock().unwrap().as_ref() == Some(job);
+        self.throttled_calls
+            .fetch_add(usize::from(is_throttled), Ordering::Relaxed);
+        is_throttled
     }
 
-    /// How often due tasks were asked for.
-    pub(crate) fn looks(&self) -> usize {
-        self.looks.load(Ordering::Relaxed)
+    /// How often due tasks were read.
+    pub(crate) fn scans(&self) -> usize {
+        self.scans.load(Ordering::Relaxed)
     }
 
-    /// What each look covered.
+    /// The share that each scan read.
     pub(crate) fn shares(&self) -> Vec<Option<Share>> {
         self.shares.lock().unwrap().clone()
     }
 
-    /// Looks so far do not count.
-    pub(crate) fn forget_shares(&self) {
+    /// Removes the recorded shares.
+    pub(crate) fn clear_shares(&self) {
         self.shares.lock().unwrap().clear();
     }
 
-    /// Nothing this process says gets here any more: not even its goodbye.
-    pub(crate) fn mute(&self, worker: &WorkerId) {
-        *self.muted.lock().unwrap() = Some(worker.clone());
+    /// Fails the deregistration of this worker from now on.
+    pub(crate) fn fail_deregistration(&self, worker: &WorkerId) {
+        *self.failing_deregistration.lock().unwrap() = Some(worker.clone());
     }
 
-    fn is_muted(&self, worker: &WorkerId) -> bool {
-        self.muted.lock().unwrap().as_ref() == Some(worker)
+    fn fails_to_deregister(&self, worker: &WorkerId) -> bool {
+        self.failing_deregistration.lock().unwrap().as_ref() == Some(worker)
     }
 
-    /// The next looks fail.
-    pub(crate) fn fail_looks(&self, count: usize) {
-        self.failing.store(count, Ordering::Relaxed);
+    /// Fails the next scans.
+    pub(crate) fn fail_scans(&self, count: usize) {
+        self.failing_scans.store(count, Ordering::Relaxed);
     }
 
-    /// How often ready tasks were asked for.
+    /// How often ready tasks were read.
     pub(crate) fn ready_reads(&self) -> usize {
         self.ready_reads.load(Ordering::Relaxed)
     }
@@ -127,7 +127,7 @@ fn down() -> StoreError {
 }
 
 #[async_trait]
-impl StoreLayer for WatchedStore {
+impl StoreLayer for TestStore {
     fn below(&self) -> &dyn Store {
         &self.inner
     }
@@ -140,7 +140,7 @@ impl StoreLayer for WatchedStore {
     }
 
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
-        if self.is_hot(job) {
+        if self.is_throttled(job) {
             return Err(StoreError::Throttled);
         }
         self.below().get(job, id).await
@@ -156,24 +156,24 @@ impl StoreLayer for WatchedStore {
         if took > 0 {
             sleep(Duration::from_millis(took)).await;
         }
-        let mut answers = Vec::new();
+        let mut results = Vec::new();
         for command in commands {
-            if self.is_hot(&command.job) {
-                answers.push(Err(StoreError::Throttled));
+            if self.is_throttled(&command.job) {
+                results.push(Err(StoreError::Throttled));
             } else {
-                answers.extend(self.below().apply(now, vec![command]).await);
+                results.extend(self.below().apply(now, vec![command]).await);
             }
         }
-        answers
+        results
     }
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.scans.fetch_add(1, Ordering::Relaxed);
         self.shares.lock().unwrap().push(query.share.clone());
-        let failing = self
-            .failing
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
-        if failing.is_ok() {
+        let is_failing =
+            self.failing_scans
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if is_failing.is_ok() {
             return Err(down());
         }
         let page = self.below().due(query).await;
@@ -190,7 +190,7 @@ impl StoreLayer for WatchedStore {
     }
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
-        if ids.iter().any(|id| self.is_muted(id)) {
+        if ids.iter().any(|id| self.fails_to_deregister(id)) {
             return Err(down());
         }
         self.below().remove_workers(ids).await

@@ -1,22 +1,22 @@
-//! What the service does by itself.
+//! The loops of the service: the pruner, and the expiry of workers.
 
 use std::{sync::Arc, time::Duration};
 
 use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::StatusController;
+use crate::StatusControllerService;
 
-/// Prunes finished tasks and forgets silent workers until `shutdown` stops intake. Calls of workers are served by
-/// the controller itself, with or without this.
+/// Prunes finished tasks and removes expired workers until `shutdown` stops intake. Calls to the controller do not
+/// depend on it.
 pub async fn run(
-    controller: Arc<StatusController>,
+    controller: Arc<StatusControllerService>,
     shutdown: Shutdown,
 ) -> Result<(), ServiceError> {
     let shutdown = shutdown.child();
     let group = TaskGroup::new();
     group.spawn_infallible("pruner", prune(controller.clone(), shutdown.clone()));
-    group.spawn_infallible("worker list", forget(controller, shutdown.clone()));
+    group.spawn_infallible("worker expiry", expire(controller, shutdown.clone()));
     tokio::select! {
         biased;
         _ = group.failed() => shutdown.stop_work(),
@@ -25,20 +25,20 @@ pub async fn run(
     group.wait().await
 }
 
-async fn prune(controller: Arc<StatusController>, shutdown: Shutdown) {
+async fn prune(controller: Arc<StatusControllerService>, shutdown: Shutdown) {
     let mut ticks = every(controller.config.prune_period);
     while next(&mut ticks, &shutdown).await {
         if let Err(error) = controller.prune(&shutdown).await {
-            tracing::warn!(%error, "failed to prune finished tasks; the next round goes on");
+            tracing::warn!(%error, "failed to prune finished tasks; the next round tries again");
         }
     }
 }
 
-async fn forget(controller: Arc<StatusController>, shutdown: Shutdown) {
-    let mut ticks = every(controller.config.worker_forgotten_after / 4);
+async fn expire(controller: Arc<StatusControllerService>, shutdown: Shutdown) {
+    let mut ticks = every(controller.config.worker_timeout / 4);
     while next(&mut ticks, &shutdown).await {
-        if let Err(error) = controller.forget_silent_workers().await {
-            tracing::warn!(%error, "failed to tidy the list of workers; the next round goes on");
+        if let Err(error) = controller.remove_expired_workers().await {
+            tracing::warn!(%error, "failed to remove expired workers; the next round tries again");
         }
     }
 }
@@ -50,7 +50,7 @@ fn every(period: Duration) -> Interval {
     ticks
 }
 
-/// Waits for the next tick; `false` when the service is to stop.
+/// Waits for the next tick. Returns `false` when the service must stop.
 async fn next(ticks: &mut Interval, shutdown: &Shutdown) -> bool {
     tokio::select! {
         biased;

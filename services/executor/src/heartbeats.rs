@@ -1,4 +1,4 @@
-//! Signs of life: of the worker, and of what it runs.
+//! Registers the worker, and heartbeats its runs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,38 +8,40 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{Executor, run::Run, runner::give_back};
+use crate::{Executor, config::HEARTBEAT_INTERVAL_MIN, run::Run};
 
 /// Most heartbeats in one call.
 const BATCH_MAX: usize = 1_000;
-/// Shortest interval, whatever the other side says.
-pub(crate) const INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// A call that takes longer has failed.
+/// Timeout of a registration.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// Wait after the first registration that failed; it doubles each time, up to the interval.
+/// Wait after the first failed registration; doubled for each further one, up to the interval.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 
-/// Registers the worker and keeps it registered. The interval that holds is told through `interval`; there is none
-/// before the first success.
+/// Registers the worker and renews the registration. Publishes the current interval in `interval`: `None` until the
+/// first registration succeeds.
 pub(crate) async fn register(
     executor: Arc<Executor>,
     interval: watch::Sender<Option<Duration>>,
     end: CancellationToken,
 ) {
-    let wanted = executor.config.heartbeat_interval;
+    let configured = executor.config.heartbeat_interval;
     let mut failures = 0_u32;
     loop {
-        let call = executor.work.alive(executor.registration.clone());
+        let controller = &executor.controller;
+        let call = controller.register_worker(executor.registration.clone());
         let answer = tokio::select! {
             biased;
             () = end.cancelled() => return,
             answer = tokio::time::timeout(CALL_MAX, call) => answer,
         };
-        let wait = if let Ok(Ok(alive)) = answer {
+        let wait = if let Ok(Ok(registered)) = answer {
             failures = 0;
-            let wait = alive.interval.min(wanted).max(INTERVAL_MIN);
-            // Before the interval: the first question for work waits for that.
-            executor.pool.set_claims_start(alive.claims_start);
+            let wait = registered
+                .interval
+                .min(configured)
+                .max(HEARTBEAT_INTERVAL_MIN);
+            // Set before the interval is published, because the first poll waits for the interval.
+            executor.pool.set_claims_start(registered.claims_start);
             interval.send_replace(Some(wait));
             wait
         } else {
@@ -53,7 +55,10 @@ pub(crate) async fn register(
             }
             let doubled = RETRY_MIN.saturating_mul(1 << failures.min(16));
             let jitter = 0.5 + executor.rng.jitter().get() / 2.0;
-            doubled.min(wanted).mul_f64(jitter).max(INTERVAL_MIN)
+            doubled
+                .min(configured)
+                .mul_f64(jitter)
+                .max(HEARTBEAT_INTERVAL_MIN)
         };
         tokio::select! {
             biased;
@@ -63,36 +68,36 @@ pub(crate) async fn register(
     }
 }
 
-/// Keeps the leases of all runs alive, and gives back what waits for a slot for too long. All runs are looked at once
-/// each interval, and more often while one with a shorter lease is among them.
+/// Heartbeats the watched runs, and abandons claims that wait too long for a slot. All watched runs are checked once
+/// each interval, and more often while one of them has a shorter lease.
 pub(crate) async fn heartbeat(
     executor: Arc<Executor>,
-    beats: mpsc::Sender<Vec<Arc<Run>>>,
+    heartbeats: mpsc::Sender<Vec<Arc<Run>>>,
     interval: watch::Receiver<Option<Duration>>,
     end: CancellationToken,
 ) {
-    let mut looked = Instant::now();
+    let mut checked_at = Instant::now();
     loop {
         let usual = interval
             .borrow()
             .unwrap_or(executor.config.heartbeat_interval);
-        let period = usual.min(executor.shortest_beat());
+        let period = usual.min(executor.shortest_heartbeat());
         tokio::select! {
             biased;
             () = end.cancelled() => return,
-            () = tokio::time::sleep_until(looked + period) => {}
-            // A run whose lease is short has begun: it may not wait as long as this.
-            () = executor.beat_sooner.notified() => continue,
+            () = tokio::time::sleep_until(checked_at + period) => {}
+            // A run with a shorter lease is watched now, so the period is computed again.
+            () = executor.heartbeat_sooner.notified() => continue,
         }
-        looked = Instant::now();
+        checked_at = Instant::now();
         let mut runs = executor.watched();
-        // This also stops what is overdue, even while a handler keeps its own thread busy.
+        // Also stops runs whose time is up, even while a handler blocks its thread.
         runs.retain(|run| {
             let _ = run.stop_reason();
-            run.takes_heartbeat(looked, usual, period)
+            run.takes_heartbeat(checked_at, usual, period)
         });
         for batch in runs.chunks(BATCH_MAX) {
-            if beats.send(batch.to_vec()).await.is_err() {
+            if heartbeats.send(batch.to_vec()).await.is_err() {
                 return;
             }
         }
@@ -100,9 +105,9 @@ pub(crate) async fn heartbeat(
         if !stale.is_empty() {
             tracing::warn!(
                 tasks = stale.len(),
-                "claims waited too long for a free slot and are given back",
+                "claims waited too long for a free slot and are abandoned",
             );
-            give_back(&executor, stale).await;
+            executor.context.abandon(stale).await;
         }
     }
 }

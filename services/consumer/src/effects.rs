@@ -1,0 +1,288 @@
+//! Does the durable effects that finished tasks owe: delivers their records to the sinks of their jobs.
+//!
+//! The scan finds the tasks and offers them here; a loop of its own delivers them, so that a sink that hangs delays
+//! neither the scan nor the sinks of other jobs. Nothing of this is stored but what the tasks owe: a task whose delivery
+//! is interrupted is due all the same, and is delivered again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use dueline_api::v1::TaskView;
+use dueline_domain::{Effect, Event, Job, JobName, Owed, Settle, Task};
+use dueline_ports::{Command, DueTask, SinkFailure, SinkRecord, StoreError};
+use dueline_runtime::Shutdown;
+use futures_util::{StreamExt as _, stream, stream::FuturesUnordered};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::Deps;
+
+/// Jobs whose records are delivered at once. Each has one delivery at a time.
+const JOBS_AT_ONCE: usize = 16;
+/// Most records of one delivery.
+const BATCH_MAX: usize = 64;
+/// Most records of a delivery that finds out whether a sink is up again. More than one, because the sink may refuse the
+/// record of a single task.
+const PROBE_MAX: usize = 4;
+/// Tasks of one job that are read at once.
+const READS_AT_ONCE: usize = 8;
+
+/// The tasks that the scan has offered, and the jobs that it need not offer at present.
+#[derive(Debug, Default)]
+pub(crate) struct EffectsIntake {
+    state: Mutex<IntakeState>,
+    offered: Notify,
+}
+
+#[derive(Debug, Default)]
+struct IntakeState {
+    waiting: BTreeMap<JobName, Vec<DueTask>>,
+    /// The job whose delivery began last: jobs take turns.
+    last: Option<JobName>,
+    delivering: BTreeSet<JobName>,
+    pauses: BTreeMap<JobName, Pause>,
+}
+
+/// A job whose sink takes no record at present.
+#[derive(Debug)]
+struct Pause {
+    until: Instant,
+    failures: u32,
+}
+
+impl EffectsIntake {
+    fn lock(&self) -> MutexGuard<'_, IntakeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many tasks of each job a scan should offer: the limit of all jobs, and lower ones of some.
+    pub(crate) fn limits(&self, now: Instant) -> (usize, BTreeMap<JobName, usize>) {
+        let state = self.lock();
+        let pauses = state.pauses.iter().map(|(job, pause)| {
+            let limit = if now < pause.until { 0 } else { PROBE_MAX };
+            (job.clone(), limit)
+        });
+        let mut limits: BTreeMap<_, _> = pauses.collect();
+        limits.extend(state.delivering.iter().map(|job| (job.clone(), 0)));
+        (BATCH_MAX, limits)
+    }
+
+    /// Offers tasks that owe an effect. Those of a job in delivery are dropped; the next scan finds them again.
+    pub(crate) fn offer(&self, owed: Vec<DueTask>) {
+        let mut by_job: BTreeMap<JobName, Vec<DueTask>> = BTreeMap::new();
+        for task in owed {
+            by_job.entry(task.job.clone()).or_default().push(task);
+        }
+        let mut state = self.lock();
+        by_job.retain(|job, _| !state.delivering.contains(job));
+        if by_job.is_empty() {
+            return;
+        }
+        state.waiting.extend(by_job);
+        drop(state);
+        self.offered.notify_one();
+    }
+
+    /// The next job in turn with its tasks. The job is in delivery from now on.
+    fn next(&self) -> Option<(JobName, Vec<DueTask>)> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let after = state
+            .last
+            .as_ref()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let turn = state
+            .waiting
+            .range::<JobName, _>((after, Bound::Unbounded))
+            .next();
+        let turn = turn.or_else(|| state.waiting.first_key_value());
+        let job = turn.map(|(job, _)| job.clone())?;
+        let tasks = state.waiting.remove(&job)?;
+        state.last = Some(job.clone());
+        state.delivering.insert(job.clone());
+        Some((job, tasks))
+    }
+
+    /// Ends a delivery. A job of which nothing could be delivered is paused.
+    fn ended(&self, result: &BatchResult, deps: &Deps) {
+        let mut state = self.lock();
+        state.delivering.remove(&result.job);
+        let was_down = state.pauses.contains_key(&result.job);
+        match &result.error {
+            Some(error) if result.done == 0 => {
+                let pause = state.pauses.entry(result.job.clone()).or_insert(Pause {
+                    until: Instant::now(),
+                    failures: 0,
+                });
+                let wait = Owed::backoff(pause.failures, deps.rng.jitter());
+                pause.failures = pause.failures.saturating_add(1);
+                pause.until = Instant::now() + wait;
+                if !was_down {
+                    tracing::warn!(job.name = %result.job, %error, "sink takes no records");
+                }
+            }
+            _ if result.done > 0 && state.pauses.remove(&result.job).is_some() => {
+                tracing::info!(job.name = %result.job, "sink takes records again");
+            }
+            _ => {}
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a number of jobs")]
+        metrics::gauge!("dueline_sinks_down").set(state.pauses.len() as f64);
+    }
+}
+
+/// The result of one delivery.
+struct BatchResult {
+    job: JobName,
+    /// Effects that are done and settled.
+    done: usize,
+    /// An error of the store or the sink, if there was one.
+    error: Option<String>,
+}
+
+/// Delivers what is offered until the intake is stopped.
+pub(crate) async fn run(deps: Deps, intake: Arc<EffectsIntake>, shutdown: Shutdown) {
+    let mut batches = FuturesUnordered::new();
+    loop {
+        while batches.len() < JOBS_AT_ONCE
+            && let Some((job, tasks)) = intake.next()
+        {
+            batches.push(Box::pin(batch(&deps, job, tasks)));
+        }
+        tokio::select! {
+            biased;
+            () = shutdown.intake_stopped() => return,
+            Some(result) = batches.next(), if !batches.is_empty() => {
+                intake.ended(&result, &deps);
+                if result.done > 0 {
+                    // More tasks of this job may have waited for the end of this delivery.
+                    deps.due.announce(deps.clock.now());
+                }
+            }
+            () = intake.offered.notified() => {}
+        }
+    }
+}
+
+/// Delivers the records of one job, and settles what its tasks owe.
+async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
+    let (mut done, mut error) = (0, None);
+    match deliver(deps, &job, due, &mut error).await {
+        Ok(commands) => {
+            let now = deps.clock.now();
+            let is_done: Vec<_> = commands.iter().map(is_done).collect();
+            let results = deps.effects().apply(&*deps.store, now, commands).await;
+            for (is_done, result) in is_done.into_iter().zip(results) {
+                match result {
+                    Ok(_) => done += usize::from(is_done),
+                    // Another consumer was faster, or the task was redriven.
+                    Err(StoreError::Rejected(_) | StoreError::NotFound { .. }) => {}
+                    Err(failed) => error = Some(failed.to_string()),
+                }
+            }
+        }
+        Err(failed) => error = Some(failed.to_string()),
+    }
+    BatchResult { job, done, error }
+}
+
+fn is_done(command: &Command) -> bool {
+    matches!(&command.event, Event::Settle(settle) if settle.failed.is_none())
+}
+
+/// Delivers the records of the tasks that still owe one, and returns what settles them.
+async fn deliver(
+    deps: &Deps,
+    job: &JobName,
+    due: Vec<DueTask>,
+    error: &mut Option<String>,
+) -> Result<Vec<Command>, StoreError> {
+    let Some(job) = deps.store.job(job).await? else {
+        return Ok(Vec::new());
+    };
+    let owing = read_owing(deps, due).await?;
+    let count = |result: &'static str, count: usize| {
+        let job = job.name.as_str().to_owned();
+        metrics::counter!("dueline_deliveries_total", "job" => job, "result" => result)
+            .increment(count as u64);
+    };
+    let Some(sink) = &job.policy.sink else {
+        // The job had a sink when these tasks ended, and has none any more.
+        count("released", owing.len());
+        let commands = owing.iter().map(|task| settle(deps, task, None));
+        return Ok(commands.collect());
+    };
+    let (mut commands, mut delivered, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    for task in owing {
+        match record(&task, &job) {
+            Ok(record) => {
+                records.push(record);
+                delivered.push(task);
+            }
+            Err(failure) => commands.push(settle(deps, &task, Some(failure))),
+        }
+    }
+    if !records.is_empty() {
+        let results = deps.sinks.deliver(sink, records).await;
+        let settled = delivered.iter().zip(results);
+        commands.extend(settled.map(|(task, result)| settle(deps, task, result.err())));
+    }
+    let failed = commands.iter().filter(|command| !is_done(command));
+    if let Some(Event::Settle(Settle {
+        failed: Some((text, _)),
+        ..
+    })) = failed.clone().map(|command| &command.event).next()
+    {
+        *error = Some(text.to_string());
+    }
+    let failed = failed.count();
+    count("failed", failed);
+    count("delivered", commands.len() - failed);
+    Ok(commands)
+}
+
+/// Reads which of the tasks still owe a delivery that is due.
+async fn read_owing(deps: &Deps, due: Vec<DueTask>) -> Result<Vec<Task>, StoreError> {
+    let now = deps.clock.now();
+    let owes = move |task: &Task| {
+        task.owed
+            .as_ref()
+            .is_some_and(|owed| owed.effects.contains(&Effect::Deliver) && owed.trigger_at <= now)
+    };
+    let reads = due.into_iter().map(|due| {
+        Box::pin(async move {
+            let task = deps.store.get(&due.job, &due.id).await?;
+            Ok::<_, StoreError>(task.filter(owes))
+        })
+    });
+    let reads: Vec<_> = stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
+    let found = reads.into_iter().filter_map(Result::transpose);
+    found.collect()
+}
+
+fn record(task: &Task, job: &Job) -> Result<SinkRecord, SinkFailure> {
+    let json = TaskView::record(task, &job.policy);
+    let json = json.map_err(|error| SinkFailure::new(error.to_string()))?;
+    Ok(SinkRecord {
+        job: task.job.clone(),
+        id: task.id,
+        finished_at: task.finished_at.unwrap_or(task.changed_at),
+        json: json.into(),
+    })
+}
+
+fn settle(deps: &Deps, task: &Task, failed: Option<SinkFailure>) -> Command {
+    let failed = failed.map(|SinkFailure(error)| (error, deps.rng.jitter()));
+    Command {
+        job: task.job.clone(),
+        id: task.id,
+        event: Event::Settle(Settle {
+            seen: task.write,
+            effect: Effect::Deliver,
+            failed,
+        }),
+        write: deps.rng.write_id(),
+    }
+}
