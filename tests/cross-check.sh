@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# The suites of store and queue on other engines than the ordinary ones: AWS's own DynamoDB Local, and ElasticMQ.
+# Runs the suites of store and queue on other engines than the default ones: AWS's own DynamoDB Local, and ElasticMQ.
 #
 #   tests/cross-check.sh
 #
-# Needs a JDK 17 and Maven; everything else is fetched. What these engines answer differently is written down in
-# docs/engines.md.
+# Needs a JDK 17 and Maven; everything else is fetched. docs/engines.md lists where these engines differ from AWS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +11,7 @@ dynamodb_port=${DUELINE_DYNAMODB_LOCAL_PORT:-28000}
 sqs_port=${DUELINE_ELASTICMQ_PORT:-29324}
 logs=$(mktemp -d)
 
-# Engines end when the other end of this pipe closes: whatever becomes of this script, none stays behind.
+# The engines end when the other end of this pipe closes, so that none is left running however this script ends.
 exec 3> >(exec localstack/engines.sh --until-stdin-closes dynamodb-local "$dynamodb_port" > "$logs/dynamodb.log" 2>&1)
 exec 4> >(exec localstack/engines.sh --until-stdin-closes elasticmq "$sqs_port" > "$logs/elasticmq.log" 2>&1)
 
@@ -22,7 +21,7 @@ import sys, urllib.error, urllib.request
 try:
     urllib.request.urlopen(sys.argv[1], timeout=2)
 except urllib.error.HTTPError:
-    pass  # an answer all the same
+    pass  # an error response is an answer, too
 except OSError:
     sys.exit(1)
 PYTHON

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures Dueline and Effectum in turns on this machine, and prints the medians and their ratios.
+# Measures Dueline and Effectum alternately on this machine, and prints the medians and their ratios.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 rounds=${1:-3}

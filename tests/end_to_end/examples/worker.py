@@ -9,11 +9,11 @@ import urllib.error
 import urllib.request
 
 SERVER, JOB = sys.argv[1:3]
-WORKER = f"python@{secrets.token_hex(8)}"  # new at each start, so that nobody takes it for an earlier one
+WORKER = f"python@{secrets.token_hex(8)}"  # a new incarnation at each start
 
 
 def call(path, body):
-    """Repeats a call whose answer was lost; a refusal is raised."""
+    """Repeats a call whose answer was lost; a refusal is raised as HTTPError."""
     data = json.dumps(body).encode()
     while True:
         request = urllib.request.Request(f"{SERVER}/v1/{path}", data, {"content-type": "application/json"})
@@ -29,7 +29,7 @@ def call(path, body):
 
 
 def handle(payload, attempt):
-    """Your code: what it returns is the result, and what it raises is why it will be tried again."""
+    """Your code: its return value is the result; an exception fails the run, which is then retried."""
     if attempt < payload.get("fails", 0):
         raise ValueError(f"not yet: attempt {attempt}")
     time.sleep(payload.get("seconds", 0))
@@ -41,13 +41,13 @@ def run(task):
         proof = {"token": task["token"], "write_id": secrets.token_hex(8)}
         return call(f"work/{JOB}/{task['id']}/{verb}", proof | what)
 
-    def beat():
+    def heartbeat():
         while not done.wait(task["heartbeat_timeout_ms"] / 4000):
             report("heartbeat")
 
     done = threading.Event()
     report("start")
-    threading.Thread(target=beat, daemon=True).start()
+    threading.Thread(target=heartbeat, daemon=True).start()
     try:
         outcome = ("complete", {"result": handle(task["payload"], task["attempt"])})
     except Exception as error:

@@ -1,4 +1,4 @@
-//! Where the program is.
+//! Paths of the programs under test.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,20 +6,20 @@ use std::{
     sync::OnceLock,
 };
 
-/// The `dueline` program beside this test; it is built when it is missing.
+/// The `dueline` program beside this test. It is built when it is missing.
 pub fn dueline() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| program("dueline"))
 }
 
-/// A program of the command line's package beside this test; it is built when it is missing.
+/// A program of the `dueline-cli` package beside this test. It is built when it is missing.
 pub fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
+    let test = std::env::current_exe().expect("a test has a path");
     // target/debug/deps/test-1234 and target/debug/dueline
     let folder = test
         .ancestors()
         .nth(2)
-        .expect("a test lies two folders deep");
+        .expect("a test binary is two folders deep");
     let program = folder.join(name);
     if !program.is_file() {
         build(name);

@@ -1,4 +1,4 @@
-//! The REST API, as a client sees it.
+//! A client of the REST API.
 
 use std::{sync::Once, time::Duration};
 
@@ -10,24 +10,24 @@ use crate::{pause, wait_until};
 
 /// A call that takes longer has failed.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Between two tries of a call.
+/// Pause between two tries of a call.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
 
-/// What a server answered.
+/// An answer of the REST API.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// HTTP status.
+pub struct RestAnswer {
+    /// The HTTP status.
     pub status: u16,
-    /// The document; null when there was none.
+    /// The JSON document; null when there was none.
     pub body: Value,
-    /// After how many seconds to come back, if it said so.
+    /// The `Retry-After` header in seconds, if there was one.
     pub retry_after_s: Option<u64>,
 }
 
-impl Answer {
-    /// The document of an answer that must be a good one.
+impl RestAnswer {
+    /// The document of the answer. Panics when the status is not a success.
     #[track_caller]
-    pub fn good(self) -> Value {
+    pub fn expect_success(self) -> Value {
         assert!(
             matches!(self.status, 200..=299),
             "answered {}: {}",
@@ -38,14 +38,28 @@ impl Answer {
     }
 }
 
-/// A client of one server, with connections of its own.
+/// A REST client of one server, with its own connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct RestClient {
     http: reqwest::Client,
     url: String,
 }
 
-impl Client {
+async fn answer(request: reqwest::RequestBuilder) -> Result<RestAnswer, reqwest::Error> {
+    let response = request.send().await?;
+    let status = response.status().as_u16();
+    let retry_after_s = response.headers().get("retry-after");
+    let retry_after_s = retry_after_s.and_then(|value| value.to_str().ok()?.parse().ok());
+    let bytes = response.bytes().await?;
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    Ok(RestAnswer {
+        status,
+        body,
+        retry_after_s,
+    })
+}
+
+impl RestClient {
     /// A client of the server at `url`.
     pub fn new(url: &str) -> Self {
         static PROVIDER: Once = Once::new();
@@ -64,49 +78,60 @@ impl Client {
         }
     }
 
-    /// One call, without a second try.
+    /// One call, without retries.
     pub async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Answer, reqwest::Error> {
+    ) -> Result<RestAnswer, reqwest::Error> {
         let mut request = self.http.request(method, format!("{}/v1/{path}", self.url));
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request.send().await?;
-        let status = response.status().as_u16();
-        let retry_after_s = response.headers().get("retry-after");
-        let retry_after_s = retry_after_s.and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes = response.bytes().await?;
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer {
-            status,
-            body,
-            retry_after_s,
-        })
+        answer(request).await
     }
 
-    /// A page outside the API, such as `healthz`: its status and text.
+    /// Status and text of a page outside the API, such as `healthz`.
     pub async fn page(&self, path: &str) -> Result<(u16, String), reqwest::Error> {
         let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
         Ok((response.status().as_u16(), response.text().await?))
     }
 
-    /// The server.
+    /// The URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A call to a server that must be there.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    /// A POST to a server that must answer.
+    pub async fn post(&self, path: &str, body: &Value) -> RestAnswer {
         let answer = self.call(Method::POST, path, Some(body)).await;
         answer.unwrap_or_else(|error| panic!("failed to post to {path}: {error:?}"))
     }
 
-    /// A call to a server that must be there.
-    pub async fn get(&self, path: &str) -> Answer {
+    /// As [`RestClient::post`], with further headers.
+    pub async fn post_with(
+        &self,
+        path: &str,
+        body: &Value,
+        headers: &[(&'static str, &str)],
+    ) -> RestAnswer {
+        let request = self.http.post(format!("{}/v1/{path}", self.url)).json(body);
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        let answer = answer(request).await;
+        answer.unwrap_or_else(|error| panic!("failed to post to {path}: {error:?}"))
+    }
+
+    /// A PUT to a server that must answer.
+    pub async fn put(&self, path: &str, body: &Value) -> RestAnswer {
+        let answer = self.call(Method::PUT, path, Some(body)).await;
+        answer.unwrap_or_else(|error| panic!("failed to put {path}: {error:?}"))
+    }
+
+    /// A GET from a server that must answer.
+    pub async fn get(&self, path: &str) -> RestAnswer {
         let answer = self.call(Method::GET, path, None).await;
         answer.unwrap_or_else(|error| panic!("failed to get {path}: {error:?}"))
     }
@@ -118,21 +143,29 @@ impl Client {
         }
         let path = format!("jobs/{job}");
         let answer = self.call(Method::PUT, &path, Some(&spec)).await;
-        answer.expect("a server that answers").good();
+        answer.expect("a server that answers").expect_success();
     }
 
-    /// Submits a task; answers its id.
+    /// Submits a task and returns its id.
     pub async fn submit(&self, job: &str, task: Value) -> String {
-        let submitted = self.post(&format!("jobs/{job}/tasks"), &task).await.good();
+        let submitted = self
+            .post(&format!("jobs/{job}/tasks"), &task)
+            .await
+            .expect_success();
         text(&submitted["id"])
     }
 
-    /// The same call until there is an answer that is not "try again"; with how many calls had none.
-    pub async fn insist(&self, path: &str, body: &Value, bound: Duration) -> (Value, u32) {
+    /// Repeats a POST until it is answered without a retryable error. Returns the document and the number of retries.
+    pub async fn call_until_answered(
+        &self,
+        path: &str,
+        body: &Value,
+        bound: Duration,
+    ) -> (Value, u32) {
         let since = Instant::now();
         let mut retries = 0;
         loop {
-            let why = match self.call(Method::POST, path, Some(body)).await {
+            let error = match self.call(Method::POST, path, Some(body)).await {
                 Ok(answer) if answer.status < 300 => return (answer.body, retries),
                 Ok(answer) if answer.body["retryable"] == true => answer.body.to_string(),
                 Ok(answer) => panic!("{path} was refused with {}: {}", answer.status, answer.body),
@@ -140,19 +173,21 @@ impl Client {
             };
             assert!(
                 since.elapsed() < bound,
-                "no answer to {path} in {bound:?}; at last: {why}"
+                "no answer to {path} in {bound:?}; last error: {error}"
             );
             retries += 1;
             pause(RETRY_EVERY).await;
         }
     }
 
-    /// A task.
+    /// Reads a task.
     pub async fn task(&self, job: &str, id: &str) -> Value {
-        self.get(&format!("jobs/{job}/tasks/{id}")).await.good()
+        self.get(&format!("jobs/{job}/tasks/{id}"))
+            .await
+            .expect_success()
     }
 
-    /// A task once it is in this state.
+    /// Waits until a task is in this state and returns the task.
     pub async fn in_state(&self, job: &str, id: &str, state: &str, bound: Duration) -> Value {
         wait_until(&format!("{job}/{id} {state}"), bound, async || {
             let task = self.task(job, id).await;
@@ -165,7 +200,7 @@ impl Client {
         .await
     }
 
-    /// A task once it has ended.
+    /// Waits until a task has ended and returns the task.
     pub async fn finished(&self, job: &str, id: &str, bound: Duration) -> Value {
         wait_until(&format!("the end of {job}/{id}"), bound, async || {
             let task = self.task(job, id).await;
@@ -183,9 +218,9 @@ impl Client {
         let mut tasks = Vec::new();
         let mut path = format!("jobs/{job}/tasks?limit=1000");
         loop {
-            let mut page = self.get(&path).await.good();
-            if let Some(found) = page["tasks"].as_array_mut() {
-                tasks.append(found);
+            let mut page = self.get(&path).await.expect_success();
+            if let Some(page_tasks) = page["tasks"].as_array_mut() {
+                tasks.append(page_tasks);
             }
             match page["next"].as_str() {
                 Some(next) => path = format!("jobs/{job}/tasks?limit=1000&cursor={next}"),
@@ -194,14 +229,16 @@ impl Client {
         }
     }
 
-    /// Numbers about a job.
+    /// The statistics of a job.
     pub async fn stats(&self, job: &str) -> Value {
-        self.get(&format!("jobs/{job}/stats")).await.good()
+        self.get(&format!("jobs/{job}/stats"))
+            .await
+            .expect_success()
     }
 
-    /// The ids of the registered workers of this name.
+    /// The ids of the registered workers with this name.
     pub async fn workers(&self, name: &str) -> Vec<String> {
-        let answer = self.get("workers").await.good();
+        let answer = self.get("workers").await.expect_success();
         let workers = answer["workers"].as_array().cloned().unwrap_or_default();
         let ids = workers.iter().map(|worker| text(&worker["id"]));
         ids.filter(|id| id.starts_with(&format!("{name}@")))
@@ -215,7 +252,7 @@ pub fn is_final(task: &Value) -> bool {
     ["succeeded", "failed", "cancelled", "trashed", "dropped"].contains(&state)
 }
 
-/// An id for a task.
+/// A random task id.
 pub fn new_id(rng: &mut fastrand::Rng) -> String {
     let bytes = rng.u128(..).to_be_bytes();
     uuid::Builder::from_random_bytes(bytes)
@@ -224,5 +261,5 @@ pub fn new_id(rng: &mut fastrand::Rng) -> String {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().expect("a text").to_owned()
+    value.as_str().expect("a string").to_owned()
 }

@@ -1,4 +1,4 @@
-//! One process, and how it ends.
+//! A child process and its exit.
 
 use std::{
     ffi::OsStr,
@@ -13,63 +13,68 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-use crate::{Place, dueline};
+use crate::{TestFolder, dueline};
 
-/// A start takes a fraction of a second; a busy machine may need much more.
+/// A start takes a fraction of a second, and much more on a busy machine.
 const START_MAX: Duration = Duration::from_secs(30);
-/// Variables that processes get of ours. All else, `DUELINE_*` and proxies above all, stays here.
-const KEPT_VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
-/// Lines of a log that a failure shows.
-const TAIL_LINES: usize = 40;
+/// Environment variables that child processes inherit; all others, such as `DUELINE_*` and proxies, are removed.
+const INHERITED_VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
+/// Lines of a log that a failure message shows.
+const LOG_TAIL_LINES: usize = 40;
 
-/// A process that is killed when it is dropped.
-pub struct Process {
+/// A child process that is killed when it is dropped.
+pub struct ChildProcess {
     name: String,
     child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
     stderr: PathBuf,
 }
 
-impl Process {
-    /// Starts `dueline` with these arguments in `place`. `name` is the last part of its TMPDIR, which commands that it
-    /// runs get to see, and names its log.
-    pub fn dueline(place: &Place, name: &str, args: &[impl AsRef<OsStr>]) -> Self {
-        Self::start(place, name, dueline(), args)
+impl ChildProcess {
+    /// Starts `dueline` with these arguments in `folder`. `name` names its log and is the last part of its TMPDIR,
+    /// which the commands that it runs inherit.
+    pub fn dueline(folder: &TestFolder, name: &str, args: &[impl AsRef<OsStr>]) -> Self {
+        Self::start(folder, name, dueline(), args)
     }
 
     /// Starts a program.
-    pub fn start(place: &Place, name: &str, program: &Path, args: &[impl AsRef<OsStr>]) -> Self {
-        Self::start_with(place, name, program, args, &[])
+    pub fn start(
+        folder: &TestFolder,
+        name: &str,
+        program: &Path,
+        args: &[impl AsRef<OsStr>],
+    ) -> Self {
+        Self::start_with(folder, name, program, args, &[])
     }
 
-    /// As [`Process::start`], with variables of its own.
+    /// Like [`ChildProcess::start`], with further environment variables.
     pub fn start_with(
-        place: &Place,
+        folder: &TestFolder,
         name: &str,
         program: &Path,
         args: &[impl AsRef<OsStr>],
         variables: &[(&str, &str)],
     ) -> Self {
-        let own = place.file(name);
-        fs::create_dir_all(&own).expect("a folder for a process");
+        let directory = folder.file(name);
+        fs::create_dir_all(&directory).expect("a folder for a process");
         let mut number = 0;
         let (stderr, log) = loop {
-            let path = own.join(format!("{number}.log"));
+            let path = directory.join(format!("{number}.log"));
             match File::create_new(&path) {
                 Ok(log) => break (path, log),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => panic!("failed to make {}: {error}", path.display()),
+                Err(error) => panic!("failed to create {}: {error}", path.display()),
             }
         };
-        let kept = KEPT_VARIABLES
+        let inherited = INHERITED_VARIABLES
             .iter()
             .filter_map(|name| Some((*name, std::env::var_os(name)?)));
         let mut child = Command::new(program)
             .args(args)
-            .current_dir(place.path())
+            .current_dir(folder.path())
             .env_clear()
-            .envs(kept)
-            .env("TMPDIR", &own)
+            .envs(inherited)
+            .env("TMPDIR", &directory)
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -92,11 +97,11 @@ impl Process {
         self.child.id().expect("the process runs")
     }
 
-    /// The rest of the first line of its output that begins with `start`; `None` when it ended without one.
-    pub async fn told(&mut self, start: &str) -> Option<String> {
+    /// The rest of the first line of standard output that begins with `prefix`; `None` if the process ended before.
+    pub async fn line_after(&mut self, prefix: &str) -> Option<String> {
         let find = async {
             while let Ok(Some(line)) = self.stdout.next_line().await {
-                if let Some(rest) = line.strip_prefix(start) {
+                if let Some(rest) = line.strip_prefix(prefix) {
                     return Some(rest.to_owned());
                 }
             }
@@ -105,30 +110,30 @@ impl Process {
         match tokio::time::timeout(START_MAX, find).await {
             Ok(rest) => rest,
             Err(_) => panic!(
-                "{} said nothing for {START_MAX:?}\n{}",
+                "{} printed no such line within {START_MAX:?}\n{}",
                 self.name,
                 self.log()
             ),
         }
     }
 
-    /// What it wrote to its standard error, the last lines of it.
+    /// The last lines of its standard error.
     pub fn log(&self) -> String {
         let text = self.full_log();
         let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
     }
 
-    /// All that it wrote to its standard error.
+    /// Its whole standard error.
     pub fn full_log(&self) -> String {
         fs::read(&self.stderr)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Ends it at once, as a crash would: `SIGKILL`, and nothing after it runs. The commands that it had started live on.
+    /// Kills the process with `SIGKILL`, like a crash. The commands that it started continue.
     pub async fn kill(&mut self) {
-        // It may have gone by itself.
+        // The process may have exited already.
         let _ = self.child.start_kill();
         self.child.wait().await.expect("a child can be waited for");
     }
@@ -139,8 +144,8 @@ impl Process {
         assert!(signal(name, &pid), "failed to send SIG{name} to {pid}");
     }
 
-    /// Waits until it has ended by itself.
-    pub async fn ended(&mut self, bound: Duration) -> ExitStatus {
+    /// Waits until the process has exited.
+    pub async fn exited(&mut self, bound: Duration) -> ExitStatus {
         match tokio::time::timeout(bound, self.child.wait()).await {
             Ok(status) => status.expect("a child can be waited for"),
             Err(_) => panic!("{} did not end within {bound:?}\n{}", self.name, self.log()),
@@ -148,7 +153,7 @@ impl Process {
     }
 }
 
-/// Sends a signal to a process, or to a group of them when `to` begins with `-`; whether there was one.
+/// Sends a signal to a process, or to a process group when `to` begins with `-`. Returns whether it exists.
 pub(crate) fn signal(name: &str, to: &str) -> bool {
     std::process::Command::new("sh")
         .args(["-c", "kill -s \"$0\" -- \"$1\" 2> /dev/null", name, to])
@@ -156,20 +161,20 @@ pub(crate) fn signal(name: &str, to: &str) -> bool {
         .is_ok_and(|sent| sent.success())
 }
 
-/// How a command that ends by itself ended.
+/// The exit of a command that ran to completion.
 #[derive(Debug)]
-pub struct Ended {
-    /// Exit code.
+pub struct ExitedCommand {
+    /// The exit code.
     pub code: Option<i32>,
-    /// Standard error.
+    /// The standard error.
     pub stderr: String,
 }
 
-/// Runs `dueline` with these arguments to its end.
-pub async fn ended(place: &Place, args: &[impl AsRef<OsStr>]) -> Ended {
-    let mut process = Process::dueline(place, "command", args);
-    let code = process.ended(START_MAX).await.code();
-    Ended {
+/// Runs `dueline` with these arguments to completion.
+pub async fn run_dueline(folder: &TestFolder, args: &[impl AsRef<OsStr>]) -> ExitedCommand {
+    let mut process = ChildProcess::dueline(folder, "command", args);
+    let code = process.exited(START_MAX).await.code();
+    ExitedCommand {
         code,
         stderr: process.full_log(),
     }

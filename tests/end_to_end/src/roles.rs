@@ -2,90 +2,90 @@
 
 use std::{process::ExitStatus, time::Duration};
 
-use crate::{Client, Place, Process, pause, wait_until};
+use crate::{ChildProcess, RestClient, TestFolder, pause, wait_until};
 
-/// The first line of whoever listens.
+/// The first line that a listening process prints, before its URL.
 const LISTENING: &str = "listening on ";
-/// Starts at the same address before giving up: for a moment another socket may sit on a port that was just left.
+/// Tries to start at the same address; another socket may briefly hold a port that was just released.
 const STARTS_MAX: u32 = 20;
 /// A worker registers in a fraction of a second.
 const REGISTER_MAX: Duration = Duration::from_secs(20);
 
-/// `dueline serve` on the store of a place.
-pub struct Server<'a> {
-    place: &'a Place,
+/// A `dueline serve` process on the database of a test folder.
+pub struct ServerProcess<'a> {
+    folder: &'a TestFolder,
     args: Vec<String>,
-    process: Process,
+    process: ChildProcess,
     url: String,
-    /// A client of it.
-    pub api: Client,
+    /// A REST client of the server.
+    pub api: RestClient,
 }
 
-impl<'a> Server<'a> {
-    /// Starts a server at a free port and waits until it listens.
-    pub async fn start(place: &'a Place, args: &[&str]) -> Self {
+impl<'a> ServerProcess<'a> {
+    /// Starts a server on a free port and waits until it listens.
+    pub async fn start(folder: &'a TestFolder, args: &[&str]) -> Self {
         let args: Vec<_> = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let (process, url) = serve(place, "127.0.0.1:0", &args).await;
+        let (process, url) = serve(folder, "127.0.0.1:0", &args).await;
         Self {
-            place,
+            folder,
             args,
             process,
-            api: Client::new(&url),
+            api: RestClient::new(&url),
             url,
         }
     }
 
-    /// Where it listens.
+    /// The URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The process.
-    pub const fn process(&self) -> &Process {
+    pub const fn process(&self) -> &ChildProcess {
         &self.process
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process, like a crash.
     pub async fn kill(&mut self) {
         self.process.kill().await;
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends `SIGTERM` and waits until the server has exited.
     pub async fn stop(&mut self, bound: Duration) -> ExitStatus {
         self.process.signal("TERM");
-        self.process.ended(bound).await
+        self.process.exited(bound).await
     }
 
-    /// Waits until it has ended by itself.
-    pub async fn ended(&mut self, bound: Duration) -> ExitStatus {
-        self.process.ended(bound).await
+    /// Waits until the server has exited by itself.
+    pub async fn exited(&mut self, bound: Duration) -> ExitStatus {
+        self.process.exited(bound).await
     }
 
-    /// Starts it again at the same address and on the same file, with the same arguments.
+    /// Starts the server again on the same address and file, with the same arguments.
     pub async fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
-        (self.process, _) = serve(self.place, &address, &self.args).await;
+        (self.process, _) = serve(self.folder, &address, &self.args).await;
     }
 
-    /// Starts it again, with other arguments.
+    /// Starts the server again on the same address and file, with other arguments.
     pub async fn start_again_with(&mut self, args: &[&str]) {
         self.args = args.iter().map(|arg| (*arg).to_owned()).collect();
         self.start_again().await;
     }
 }
 
-async fn serve(place: &Place, address: &str, args: &[String]) -> (Process, String) {
-    let store = place.store().display().to_string();
+async fn serve(folder: &TestFolder, address: &str, args: &[String]) -> (ChildProcess, String) {
+    let store = folder.store().display().to_string();
     let mut all = vec!["serve", "--data", &store, "--listen", address];
     all.extend(args.iter().map(String::as_str));
-    start(place, "server", &all).await
+    start(folder, "server", &all).await
 }
 
-async fn start(place: &Place, name: &str, args: &[&str]) -> (Process, String) {
+async fn start(folder: &TestFolder, name: &str, args: &[&str]) -> (ChildProcess, String) {
     let mut starts = 0;
     loop {
-        let mut process = Process::dueline(place, name, args);
-        if let Some(url) = process.told(LISTENING).await {
+        let mut process = ChildProcess::dueline(folder, name, args);
+        if let Some(url) = process.line_after(LISTENING).await {
             return (process, url);
         }
         starts += 1;
@@ -98,20 +98,20 @@ async fn start(place: &Place, name: &str, args: &[&str]) -> (Process, String) {
     }
 }
 
-/// `dueline worker run`.
-pub struct Worker<'a> {
-    place: &'a Place,
+/// A `dueline worker run` process.
+pub struct WorkerProcess<'a> {
+    folder: &'a TestFolder,
     name: String,
     args: Vec<String>,
     /// The process.
-    pub process: Process,
-    /// Its id, once it is known.
+    pub process: ChildProcess,
+    /// The worker id; empty until it is known.
     pub id: String,
 }
 
-impl<'a> Worker<'a> {
-    /// Starts a worker of the server or controller at `url` and does not wait for it.
-    pub fn launch(place: &'a Place, url: &str, name: &str, args: &[&str]) -> Self {
+impl<'a> WorkerProcess<'a> {
+    /// Starts a worker of the server or controller at `url` without waiting for it.
+    pub fn launch(folder: &'a TestFolder, url: &str, name: &str, args: &[&str]) -> Self {
         let first = ["worker", "run", "--server", url, "--worker-name", name];
         let args: Vec<_> = first
             .iter()
@@ -119,65 +119,65 @@ impl<'a> Worker<'a> {
             .map(|arg| (*arg).to_owned())
             .collect();
         Self {
-            place,
-            process: Process::dueline(place, name, &args),
+            folder,
+            process: ChildProcess::dueline(folder, name, &args),
             name: name.to_owned(),
             args,
             id: String::new(),
         }
     }
 
-    /// Starts a worker of the server or controller at `url` and waits until the server behind `api` knows it.
+    /// Starts a worker of the server or controller at `url` and waits until it is registered at `api`.
     pub async fn start(
-        place: &'a Place,
-        api: &Client,
+        folder: &'a TestFolder,
+        api: &RestClient,
         url: &str,
         name: &str,
         args: &[&str],
     ) -> Self {
-        let known = api.workers(name).await;
-        let mut worker = Self::launch(place, url, name, args);
-        worker.id = worker.registered(api, &known).await;
+        let registered_before = api.workers(name).await;
+        let mut worker = Self::launch(folder, url, name, args);
+        worker.id = worker.registered(api, &registered_before).await;
         worker
     }
 
-    async fn registered(&self, api: &Client, known: &[String]) -> String {
+    async fn registered(&self, api: &RestClient, registered_before: &[String]) -> String {
         wait_until("a worker to register", REGISTER_MAX, async || {
             let mut ids = api.workers(&self.name).await;
-            ids.retain(|id| !known.contains(id));
+            ids.retain(|id| !registered_before.contains(id));
             ids.pop().ok_or_else(|| self.process.log())
         })
         .await
     }
 
-    /// Ends it as a crash would. Commands that it runs go on.
+    /// Kills the worker, like a crash. The commands that it started continue.
     pub async fn kill(&mut self) {
         self.process.kill().await;
     }
 
-    /// Starts it again with the same arguments and does not wait for it.
+    /// Starts the worker again with the same arguments without waiting for it.
     pub fn launch_again(&mut self) {
-        self.process = Process::dueline(self.place, &self.name, &self.args);
+        self.process = ChildProcess::dueline(self.folder, &self.name, &self.args);
         self.id.clear();
     }
 
-    /// Starts it again with the same arguments and waits until the server behind `api` knows it.
-    pub async fn start_again(&mut self, api: &Client) {
-        let known = api.workers(&self.name).await;
+    /// Starts the worker again with the same arguments and waits until it is registered at `api`.
+    pub async fn start_again(&mut self, api: &RestClient) {
+        let registered_before = api.workers(&self.name).await;
         self.launch_again();
-        self.id = self.registered(api, &known).await;
+        self.id = self.registered(api, &registered_before).await;
     }
 }
 
-/// `dueline controller` without an executor of its own.
-pub struct Controller {
-    process: Process,
+/// A `dueline controller` process without an executor.
+pub struct ControllerProcess {
+    process: ChildProcess,
     url: String,
 }
 
-impl Controller {
-    /// Starts a controller of the server at `url` at a free port and waits until it listens.
-    pub async fn start(place: &Place, url: &str) -> Self {
+impl ControllerProcess {
+    /// Starts a controller of the server at `url` on a free port and waits until it listens.
+    pub async fn start(folder: &TestFolder, url: &str) -> Self {
         let args = [
             "controller",
             "--server",
@@ -186,16 +186,16 @@ impl Controller {
             "127.0.0.1:0",
             "--no-worker",
         ];
-        let (process, url) = start(place, "controller", &args).await;
+        let (process, url) = start(folder, "controller", &args).await;
         Self { process, url }
     }
 
-    /// Where executors find it.
+    /// The URL for its executors.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process, like a crash.
     pub async fn kill(&mut self) {
         self.process.kill().await;
     }

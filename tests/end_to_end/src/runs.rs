@@ -1,4 +1,4 @@
-//! What runs themselves say: a line when a command begins, a line when it is done.
+//! The run log: the commands of test jobs append a line when they begin and a line when they are done.
 
 use std::{
     collections::BTreeMap,
@@ -8,34 +8,34 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{Place, process::signal};
+use crate::{TestFolder, process::signal};
 
-/// A file that runs append to. Commands that outlived their executors are ended when it is dropped.
+/// A file to which runs append. When it is dropped, commands that outlived their executors are killed.
 pub struct RunLog {
     path: PathBuf,
 }
 
-/// One line.
+/// One line of the run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
-    /// The task.
+pub struct RunLogEntry {
+    /// The id of the task.
     pub task: String,
-    /// The number that the run was given.
+    /// The number of the run.
     pub attempt: u32,
-    /// The process that ran it.
+    /// The process id of the command.
     pub pid: u32,
-    /// When, by the clock of this machine.
+    /// When the line was written, by the clock of this machine.
     pub at_ms: i64,
-    /// The name of the process whose executor ran it.
+    /// The name of the process whose executor ran the command.
     pub host: String,
     /// When the task was due.
     pub run_at_ms: i64,
 }
 
 impl RunLog {
-    /// An empty log in `place`.
-    pub fn new(place: &Place) -> Self {
-        let path = place.file("runs.log");
+    /// An empty log in `folder`.
+    pub fn new(folder: &TestFolder) -> Self {
+        let path = folder.file("runs.log");
         fs::write(&path, "").expect("a file for runs");
         Self { path }
     }
@@ -44,18 +44,18 @@ impl RunLog {
         &self.path
     }
 
-    /// Runs that have begun, in order.
-    pub fn begun(&self) -> Vec<Mark> {
-        self.marks("S")
+    /// Runs that began, in order.
+    pub fn begun(&self) -> Vec<RunLogEntry> {
+        self.entries("S")
     }
 
     /// Runs that were done, in order.
-    pub fn done(&self) -> Vec<Mark> {
-        self.marks("D")
+    pub fn done(&self) -> Vec<RunLogEntry> {
+        self.entries("D")
     }
 
-    /// Lines of another kind that a command wrote with `mark KIND`.
-    pub fn marks(&self, kind: &str) -> Vec<Mark> {
+    /// Lines of another kind that a command wrote with `record KIND`.
+    pub fn entries(&self, kind: &str) -> Vec<RunLogEntry> {
         let lines = self.lines();
         let lines = lines
             .iter()
@@ -65,33 +65,33 @@ impl RunLog {
             .collect()
     }
 
-    /// All lines but a last one that is half written.
+    /// All complete lines; an incomplete last line is left out.
     fn lines(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::to_owned).collect()
     }
 
-    /// How often each task began.
+    /// Number of runs that began, by task.
     pub fn begun_by_task(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for mark in self.begun() {
-            *counts.entry(mark.task).or_default() += 1;
+        for entry in self.begun() {
+            *counts.entry(entry.task).or_default() += 1;
         }
         counts
     }
 
-    /// How often this task began.
-    pub fn begun_of(&self, task: &str) -> Vec<Mark> {
-        let mut marks = self.begun();
-        marks.retain(|mark| mark.task == task);
-        marks
+    /// Runs of this task that began, in order.
+    pub fn begun_of(&self, task: &str) -> Vec<RunLogEntry> {
+        let mut entries = self.begun();
+        entries.retain(|entry| entry.task == task);
+        entries
     }
 }
 
-fn parse(line: &str) -> Option<Mark> {
+fn parse(line: &str) -> Option<RunLogEntry> {
     let mut words = line.split(' ');
-    let mark = Mark {
+    let entry = RunLogEntry {
         task: words.next()?.to_owned(),
         attempt: words.next()?.parse().ok()?,
         pid: words.next()?.parse().ok()?,
@@ -99,35 +99,38 @@ fn parse(line: &str) -> Option<Mark> {
         host: words.next()?.to_owned(),
         run_at_ms: words.next()?.parse().ok()?,
     };
-    words.next().is_none().then_some(mark)
+    words.next().is_none().then_some(entry)
 }
 
 impl Drop for RunLog {
     fn drop(&mut self) {
         let lines = self.lines();
         let begun = lines.iter().filter_map(|line| line.strip_prefix("S "));
-        for mark in begun.filter_map(parse) {
-            // The id may belong to another process by now, which would not know of this task.
-            let environment = fs::read(format!("/proc/{}/environ", mark.pid)).unwrap_or_default();
-            let mine = format!("DUELINE_TASK_ID={}", mark.task).into_bytes();
-            if environment.split(|byte| *byte == 0).any(|it| it == mine) {
-                // It may end by itself at this moment.
-                let _ = signal("KILL", &format!("-{}", mark.pid));
+        for entry in begun.filter_map(parse) {
+            // The process id may have been reused by a process that does not run this task.
+            let environment = fs::read(format!("/proc/{}/environ", entry.pid)).unwrap_or_default();
+            let variable = format!("DUELINE_TASK_ID={}", entry.task).into_bytes();
+            if environment
+                .split(|byte| *byte == 0)
+                .any(|it| it == variable)
+            {
+                // The command may have exited in the meantime.
+                let _ = signal("KILL", &format!("-{}", entry.pid));
             }
         }
     }
 }
 
-/// A job whose command runs `script` between its two lines. The script may use `mark KIND` for lines of its own.
+/// A job whose command runs `script` between its two lines. The script may write other lines with `record KIND`.
 pub fn exec_job(log: &RunLog, script: &str) -> Value {
     let script = format!(
         r#"set -e
-mark() {{
+record() {{
     echo "$1 $DUELINE_TASK_ID $DUELINE_ATTEMPT $$ $(date +%s%3N) ${{TMPDIR##*/}} $DUELINE_RUN_AT" >> "$RUNS"
 }}
-mark S
+record S
 {script}
-mark D"#
+record D"#
     );
     json!({
         "handler": {

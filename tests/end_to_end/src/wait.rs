@@ -1,39 +1,43 @@
-//! Waiting for something, never for time alone.
+//! Waiting for conditions instead of fixed times.
 
 use std::{io::Write as _, time::Duration};
 
 use tokio::time::Instant;
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Pause between two checks.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// Looks until `look` has an answer. After `bound` the test fails with what the last look said.
+/// Repeats `check` until it returns `Ok`. After `bound` the test fails with the last error.
 pub async fn wait_until<T>(
     what: &str,
     bound: Duration,
-    mut look: impl AsyncFnMut() -> Result<T, String>,
+    mut check: impl AsyncFnMut() -> Result<T, String>,
 ) -> T {
     let since = Instant::now();
     loop {
-        match look().await {
+        match check().await {
             Ok(answer) => return answer,
             Err(last) => assert!(
                 since.elapsed() < bound,
-                "waited {bound:?} for {what}; at last: {last}"
+                "waited {bound:?} for {what}; last check: {last}"
             ),
         }
-        pause(LOOK_EVERY).await;
+        pause(CHECK_EVERY).await;
     }
 }
 
-/// Looks again and again for as long as `span`; the first `Err` fails the test.
-pub async fn hold(what: &str, span: Duration, mut look: impl AsyncFnMut() -> Result<(), String>) {
+/// Repeats `check` for the time `span`. The first `Err` fails the test.
+pub async fn assert_stays(
+    what: &str,
+    span: Duration,
+    mut check: impl AsyncFnMut() -> Result<(), String>,
+) {
     let since = Instant::now();
     while since.elapsed() < span {
-        if let Err(why) = look().await {
-            panic!("{what} did not last for {span:?}: {why}");
+        if let Err(error) = check().await {
+            panic!("{what} did not last for {span:?}: {error}");
         }
-        pause(LOOK_EVERY * 5).await;
+        pause(CHECK_EVERY * 5).await;
     }
 }
 
@@ -42,8 +46,8 @@ pub async fn pause(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// A line for whoever runs the tests; it is shown also when the test passes.
-pub fn say(line: &str) {
-    // Nobody may be there to read it.
+/// Prints a line to standard error, also when the test passes.
+pub fn print_note(line: &str) {
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "    {line}");
 }

@@ -1,4 +1,4 @@
-//! The dynoxide program: built once per version of its source, by whoever needs it first.
+//! Builds the dynoxide program, once per version of its source.
 
 use std::{
     fs::{self, File},
@@ -10,18 +10,18 @@ use std::{
 
 use serde_json::Value;
 
-use crate::place;
+use crate::paths;
 
-/// Everything that it is built from: another text is another program.
+/// The sources of the program; a change of them makes another program.
 const SOURCE: [&str; 3] = [
     include_str!("../dynoxide/Cargo.toml"),
     include_str!("../dynoxide/Cargo.lock"),
     include_str!("../dynoxide/src/main.rs"),
 ];
 
-/// The program. It takes minutes when it is not there yet, and no time afterwards.
+/// The path of the program. Building it takes minutes the first time.
 pub(crate) fn program() -> Result<PathBuf, String> {
-    let folder = place::engines();
+    let folder = paths::engines();
     let program = folder.join(format!("dynoxide-{:016x}", key()));
     if program.is_file() {
         return Ok(program);
@@ -29,14 +29,15 @@ pub(crate) fn program() -> Result<PathBuf, String> {
     let failed = |error: io::Error| format!("failed to write to {}: {error}", folder.display());
     fs::create_dir_all(&folder).map_err(failed)?;
     let lock = File::create(folder.join("dynoxide.lock")).map_err(failed)?;
-    // Test programs start together: one builds, the others wait. The lock goes with its owner, even when that is killed.
+    // Test programs start together: one of them builds, the others wait. The lock ends with its process, even if
+    // killed.
     lock.lock().map_err(failed)?;
     if !program.is_file() {
         let built = build(&folder.join("dynoxide"))?;
-        // It appears whole or not at all.
-        let whole = folder.join("dynoxide.new");
-        fs::copy(built, &whole).map_err(failed)?;
-        fs::rename(whole, &program).map_err(failed)?;
+        // The rename is atomic, so no incomplete program is visible.
+        let complete = folder.join("dynoxide.new");
+        fs::copy(built, &complete).map_err(failed)?;
+        fs::rename(complete, &program).map_err(failed)?;
     }
     Ok(program)
 }
@@ -47,14 +48,14 @@ fn key() -> u64 {
     hasher.finish()
 }
 
-/// Builds it with the cargo that built us, in the environment that we have, and tells where cargo put it.
+/// Builds the program with the cargo and the environment of this test. Returns the path of the executable.
 fn build(target: &Path) -> Result<PathBuf, String> {
-    // Also without a listener: the test waits, and somebody may wonder why.
+    // A failed write is ignored: the message only explains the long wait.
     let _ = writeln!(
         io::stderr(),
         "    building dynoxide for the tests (once, takes minutes)"
     );
-    let package = place::dynoxide_package();
+    let package = paths::dynoxide_package();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(&cargo)
         .args(["build", "--locked", "--quiet"])
@@ -75,5 +76,5 @@ fn build(target: &Path) -> Result<PathBuf, String> {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| "cargo built dynoxide and told no program".to_owned())
+        .ok_or_else(|| "cargo built dynoxide but reported no executable".to_owned())
 }

@@ -1,16 +1,16 @@
-//! An engine for one test, which may be treated badly.
+//! An engine for one test, with fault injection.
 
 use crate::{
     EngineName, Proxy, runtime,
-    start::{self, Running},
+    start::{self, RunningEngine},
 };
 
-/// An engine of a test's own, behind a proxy: to be frozen, killed and cut off. Dropped, it is gone.
+/// An engine of a single test, behind a proxy: it can be frozen, restarted and disconnected. It ends when dropped.
 #[derive(Debug)]
 pub struct Engine {
     name: EngineName,
-    /// `None` only while it restarts.
-    running: Option<Running>,
+    /// `None` only during a restart.
+    running: Option<RunningEngine>,
     port: u16,
     proxy: Proxy,
 }
@@ -20,7 +20,7 @@ impl Engine {
     ///
     /// # Panics
     ///
-    /// As all constructors: when it cannot be started. The message says what is missing.
+    /// Like all constructors, if the engine cannot be started. The message names what is missing.
     pub async fn dynoxide() -> Self {
         Self::start(EngineName::Dynoxide).await
     }
@@ -50,43 +50,43 @@ impl Engine {
         }
     }
 
-    /// Its address, through the proxy; the same after a restart.
+    /// The address of the engine, through the proxy; a restart does not change it.
     pub fn url(&self) -> &str {
         self.proxy.url()
     }
 
-    /// Which one it is.
+    /// The name of the engine.
     pub fn name(&self) -> EngineName {
         self.name
     }
 
-    /// The id of its process.
+    /// The process id of the engine.
     pub fn pid(&self) -> u32 {
         self.running().process.pid()
     }
 
-    /// What it wrote to its log, the last of it when it is long.
+    /// The end of the engine's log.
     pub fn log(&self) -> String {
         self.running().process.log()
     }
 
-    /// Stops its process where it is (`SIGSTOP`): connections stay, new ones are made, nothing is answered. It has
-    /// stopped when this returns.
+    /// Stops the process (`SIGSTOP`): connections stay open, new ones are accepted, requests are not answered. The
+    /// process has stopped when this returns.
     pub fn freeze(&self) {
         self.running().process.freeze();
     }
 
-    /// Lets it go on; what had arrived meanwhile is answered.
+    /// Continues the process, which then answers the requests that arrived meanwhile.
     pub fn thaw(&self) {
         self.running().process.thaw();
     }
 
-    /// Kills it (`SIGKILL`) and starts it again on the same port. What it held is gone: all engines keep it in memory.
-    /// Until it answers again connections are refused.
+    /// Kills the process (`SIGKILL`) and starts it again on the same port. Its data is lost, because all engines keep
+    /// it in memory. Connections are refused until it answers again.
     ///
     /// # Panics
     ///
-    /// When it does not start again.
+    /// If the engine does not start again.
     pub async fn restart(&mut self) {
         let (name, port, running) = (self.name, self.port, self.running.take());
         self.proxy.refuse(true);
@@ -99,21 +99,21 @@ impl Engine {
         self.proxy.refuse(false);
     }
 
-    /// Closes all connections to it, in the middle of whatever they carry; new ones are served.
+    /// Closes all connections to the engine, even in the middle of a call; new ones are served.
     pub async fn cut_connections(&self) {
         self.proxy.cut();
     }
 
-    /// Refuses new connections, as if nothing listened there, or serves them again.
+    /// Refuses new connections as if no process listened there, or serves them again.
     pub fn refuse_connections(&self, refuse: bool) {
         self.proxy.refuse(refuse);
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &RunningEngine {
         self.running.as_ref().expect("a restart has failed")
     }
 }
 
-fn started(running: Result<Running, String>) -> Running {
+fn started(running: Result<RunningEngine, String>) -> RunningEngine {
     running.unwrap_or_else(|why| panic!("{why}"))
 }

@@ -1,4 +1,4 @@
-//! Just enough HTTP to ask an engine whether it is there, and which one it is.
+//! A minimal HTTP client that checks whether an engine answers, and identifies it.
 
 use std::{io, time::Duration};
 
@@ -9,12 +9,12 @@ use tokio::{
 
 use crate::EngineName;
 
-/// An engine on loopback that takes longer is not there.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// More of an answer than this says nothing new.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024;
+/// Time limit of a request to an engine on loopback.
+const RESPONSE_MAX: Duration = Duration::from_secs(5);
+/// Most bytes read from a response.
+const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
 
-/// `host:port` of an `http` address; `None` for anything else.
+/// The `host:port` of an `http` address; `None` for anything else.
 pub(crate) fn authority(url: &str) -> Option<String> {
     let rest = url.strip_prefix("http://")?;
     let authority = rest.split(['/', '?']).next()?;
@@ -28,7 +28,7 @@ pub(crate) fn authority(url: &str) -> Option<String> {
     })
 }
 
-/// Which engine answers at `url`: it is asked for a page and known by what it says about itself.
+/// Identifies the engine at `url` by the headers and pages that it serves.
 pub(crate) async fn identify(url: &str) -> io::Result<EngineName> {
     let root = get(url, "/").await?.to_ascii_lowercase();
     let server = root
@@ -50,26 +50,26 @@ pub(crate) async fn identify(url: &str) -> io::Result<EngineName> {
     })
 }
 
-/// The whole answer to a `GET`, head and body.
+/// The complete response to a `GET`, head and body.
 async fn get(url: &str, path: &str) -> io::Result<String> {
     let to = authority(url)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no http address"))?;
-    let ask = async {
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not an http address"))?;
+    let exchange = async {
         let mut stream = TcpStream::connect(&to).await?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: {to}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         stream
-            .take(ANSWER_BYTES_MAX)
-            .read_to_end(&mut answer)
+            .take(RESPONSE_BYTES_MAX)
+            .read_to_end(&mut response)
             .await?;
-        if answer.is_empty() {
+        if response.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Ok(String::from_utf8_lossy(&answer).replace("\r\n", "\n"))
+        Ok(String::from_utf8_lossy(&response).replace("\r\n", "\n"))
     };
-    match tokio::time::timeout(ANSWER_MAX, ask).await {
-        Ok(answer) => answer,
+    match tokio::time::timeout(RESPONSE_MAX, exchange).await {
+        Ok(response) => response,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::authority;
 
     #[test]
-    fn only_plain_http_has_an_authority_to_ask() {
+    fn only_plain_http_addresses_have_an_authority() {
         let of = |url| authority(url);
         assert_eq!(of("http://localhost:4566"), Some("localhost:4566".into()));
         assert_eq!(

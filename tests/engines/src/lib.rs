@@ -4,7 +4,7 @@ mod dynoxide;
 mod engine;
 mod http;
 mod name;
-mod place;
+mod paths;
 mod port;
 mod process;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Names: of engines, of what tests make in them, and of whom they claim to be.
+//! Names of engines, unique names for tests, and the credentials of tests.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ pub const SECRET_KEY: &str = "test";
 /// The region of tests.
 pub const REGION: &str = "us-east-1";
 
-/// Random letters and digits in a name: enough for all tests that ever meet in one engine.
+/// Random letters and digits in a unique name: enough for all tests that share an engine.
 const RANDOM_CHARS: usize = 10;
 
-/// Which program answers.
+/// The program that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EngineName {
     /// DynamoDB on SQLite, in Rust; counts capacity as AWS does.
@@ -23,12 +23,12 @@ pub enum EngineName {
     DynamoDbLocal,
     /// SQS, in Scala.
     ElasticMq,
-    /// Something else that was there already: LocalStack, AWS itself.
+    /// Another engine that was already running: LocalStack or AWS itself.
     Other,
 }
 
 impl EngineName {
-    /// As folders, scripts and messages call it.
+    /// The name in folders, scripts and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dynoxide => "dynoxide",
@@ -46,8 +46,8 @@ impl fmt::Display for EngineName {
     }
 }
 
-/// A name that nobody else uses, for a table or as the prefix of queues: `prefix`, a hyphen and ten random letters and
-/// digits. It is valid in both when `prefix` is.
+/// A unique name for a table or the prefix of queues: `prefix`, a hyphen and ten random letters and digits. It is valid
+/// for both if `prefix` is.
 pub fn unique(prefix: &str) -> String {
     let random =
         std::iter::repeat_with(|| fastrand::alphanumeric().to_ascii_lowercase()).take(RANDOM_CHARS);

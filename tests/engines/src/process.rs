@@ -1,4 +1,4 @@
-//! One engine's process: how it starts, stops for a while, and ends.
+//! The process of an engine: starts, stops, continues and kills it.
 
 use std::{
     fs::File,
@@ -8,25 +8,26 @@ use std::{
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-/// Last bytes of a log that a failure shows.
+/// Most bytes of the log in a failure message.
 const LOG_BYTES_MAX: usize = 4 * 1024;
 
-/// A process that ends with ours: it ends when its standard input closes, and the other end of that is here. Dropped, it
-/// is killed.
+/// A process that ends with this one: it ends when its standard input closes, whose other end is in this process. It is
+/// killed when dropped.
 ///
-/// It leads a process group of its own, so that `Ctrl-C` meant for the tests does not reach it first, and so that it goes
-/// even when it is frozen at the moment at which our process is killed: systems end stopped orphans.
+/// The process leads its own process group, so that `Ctrl-C` for the tests does not reach it first. A frozen process
+/// ends, too, when this process is killed, because systems end stopped orphaned process groups.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct EngineProcess {
     child: Child,
-    /// Without a name in the file system: nothing is left behind.
+    /// An unnamed file, so that no file is left behind.
     log: File,
 }
 
-impl Process {
-    /// Starts it with its output in a log.
+impl EngineProcess {
+    /// Starts a process with its output in a log.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
-        let log = tempfile::tempfile().map_err(|error| format!("failed to make a log: {error}"))?;
+        let log =
+            tempfile::tempfile().map_err(|error| format!("failed to create a log: {error}"))?;
         let copy = || {
             log.try_clone()
                 .map_err(|error| format!("failed to share a log: {error}"))
@@ -42,21 +43,21 @@ impl Process {
         Ok(Self { child, log })
     }
 
-    /// Its process id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it wrote, the last of it when it is long.
+    /// The end of the log.
     pub(crate) fn log(&self) -> String {
         let length = self.log.metadata().map_or(0, |about| about.len());
         let mut bytes = vec![0; LOG_BYTES_MAX];
-        // Read at a place: the process writes wherever the file stands, and that must not move.
+        // Reads at an explicit offset, because the process shares the file position and it must not move.
         let read = self
             .log
             .read_at(&mut bytes, length.saturating_sub(LOG_BYTES_MAX as u64));
@@ -66,16 +67,16 @@ impl Process {
         }
     }
 
-    /// Stops it where it is. It has stopped when this returns.
+    /// Stops the process. It has stopped when this returns.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
-        // The signal is on its way; this waits until it has worked, and leaves the end of the process to be waited for.
+        // Waits until the signal has taken effect, without reaping the process if it has ended.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let waited = waitid(WaitId::Pid(self.id()), stopped);
         assert!(waited.is_ok(), "failed to wait for an engine to stop");
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -90,9 +91,9 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for EngineProcess {
     fn drop(&mut self) {
-        // It may have gone by itself; a frozen one goes as well.
+        // The process may have ended already. A frozen process is killed, too.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
-//! A wire that can be cut.
+//! A TCP proxy whose connections can be cut or refused.
 
-use std::{future, io, net::SocketAddr, sync::mpsc as answers, time::Duration};
+use std::{future, io, net::SocketAddr, sync::mpsc as acks, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -11,46 +11,46 @@ use tokio::{
 
 use crate::{http, port, runtime::runtime};
 
-/// A port that was ours a moment ago is free again at once, unless somebody took it meanwhile.
+/// Longest wait to listen on the port again. It is free at once, unless another process has taken it meanwhile.
 const LISTEN_AGAIN_MAX: Duration = Duration::from_secs(5);
-/// Between two tries to listen again.
-const LISTEN_AGAIN_EVERY: Duration = Duration::from_millis(5);
+/// Pause between two attempts to listen or accept.
+const RETRY_EVERY: Duration = Duration::from_millis(5);
 
-/// A TCP proxy in this process: clients talk to it, it talks to the engine, and what is between them can be cut. Dropped,
-/// it cuts everything and listens no longer.
+/// A TCP proxy in this process, between clients and an engine. When it is dropped, it closes all connections and stops
+/// listening.
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    orders: mpsc::UnboundedSender<Order>,
+    commands: mpsc::UnboundedSender<ProxyCommand>,
 }
 
 #[derive(Debug)]
-enum Order {
-    Cut(answers::Sender<()>),
-    Refuse(bool, answers::Sender<()>),
+enum ProxyCommand {
+    Cut(acks::Sender<()>),
+    Refuse(bool, acks::Sender<()>),
 }
 
 impl Proxy {
-    /// A proxy to the `http` address of an engine, on a port of its own on loopback. Each new connection is connected
-    /// when it comes: the engine need not be there yet.
+    /// Starts a proxy to the `http` address of an engine, on its own port on loopback. It connects to the engine only
+    /// when a client connects, so the engine need not be running yet.
     ///
     /// # Panics
     ///
-    /// When `url` is no `http` address.
+    /// If `url` is not an `http` address.
     pub fn to(url: &str) -> Self {
         let engine =
-            http::authority(url).unwrap_or_else(|| panic!("{url} is no plain http address"));
+            http::authority(url).unwrap_or_else(|| panic!("{url} is not a plain http address"));
         let listener = port::listener();
-        let here = listener.local_addr().expect("a listener has an address");
+        let address = listener.local_addr().expect("a listener has an address");
         listener
             .set_nonblocking(true)
             .expect("a listener need not block");
-        let (orders, received) = mpsc::unbounded_channel();
+        let (commands, received) = mpsc::unbounded_channel();
         runtime().spawn(async move {
             let listener = TcpListener::from_std(listener).expect("a listener");
-            Wire {
+            ProxyTask {
                 engine,
-                here,
+                address,
                 listener: Some(listener),
                 connections: JoinSet::new(),
             }
@@ -58,58 +58,58 @@ impl Proxy {
             .await;
         });
         Self {
-            url: format!("http://127.0.0.1:{}", here.port()),
-            orders,
+            url: format!("http://127.0.0.1:{}", address.port()),
+            commands,
         }
     }
 
-    /// Its address, for clients.
+    /// The address of the proxy, for clients.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Closes all connections that there are now, in the middle of whatever they carry. New ones are served. They are
-    /// closed when this returns.
+    /// Closes all present connections, even in the middle of a call. They are closed when this returns; new ones are
+    /// served.
     pub fn cut(&self) {
-        self.order(Order::Cut);
+        self.send(ProxyCommand::Cut);
     }
 
-    /// Refuses new connections as a machine does where nothing listens, or serves them again. Those that there are go on.
+    /// Refuses new connections as if no process listened there, or serves them again. Existing connections continue.
     pub fn refuse(&self, refuse: bool) {
-        self.order(|done| Order::Refuse(refuse, done));
+        self.send(|done| ProxyCommand::Refuse(refuse, done));
     }
 
-    /// Waits, for microseconds and on this thread, until it is done by the other one: what follows may rely on it.
-    fn order(&self, order: impl FnOnce(answers::Sender<()>) -> Order) {
-        let (done, wait) = answers::channel();
-        let sent = self.orders.send(order(done));
+    /// Sends a command and blocks, for microseconds, until it is executed, so that the caller can rely on its effect.
+    fn send(&self, command: impl FnOnce(acks::Sender<()>) -> ProxyCommand) {
+        let (done, wait) = acks::channel();
+        let sent = self.commands.send(command(done));
         assert!(sent.is_ok() && wait.recv().is_ok(), "the proxy has ended");
     }
 }
 
-struct Wire {
-    /// Where the engine listens.
+struct ProxyTask {
+    /// The `host:port` of the engine.
     engine: String,
-    /// Where we listen.
-    here: SocketAddr,
+    /// The address of the proxy.
+    address: SocketAddr,
     /// `None` while connections are refused.
     listener: Option<TcpListener>,
     connections: JoinSet<()>,
 }
 
-impl Wire {
-    /// Until the proxy is dropped; its end takes the connections along.
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+impl ProxyTask {
+    /// Runs until the proxy is dropped, which also closes the connections.
+    async fn run(mut self, mut commands: mpsc::UnboundedReceiver<ProxyCommand>) {
         loop {
             tokio::select! {
                 biased;
-                order = orders.recv() => match order {
-                    Some(Order::Cut(done)) => {
+                command = commands.recv() => match command {
+                    Some(ProxyCommand::Cut(done)) => {
                         self.connections.shutdown().await;
-                        // Whoever asked may have been dropped.
+                        // The caller may be gone.
                         let _ = done.send(());
                     }
-                    Some(Order::Refuse(refuse, done)) => {
+                    Some(ProxyCommand::Refuse(refuse, done)) => {
                         self.listen(!refuse).await;
                         let _ = done.send(());
                     }
@@ -119,8 +119,8 @@ impl Wire {
                 client = accept(self.listener.as_ref()) => {
                     let engine = self.engine.clone();
                     self.connections.spawn(async move {
-                        // An end on either side is an end.
-                        let _ = carry(client, &engine).await;
+                        // An end or error on either side ends the connection.
+                        let _ = forward(client, &engine).await;
                     });
                 }
             }
@@ -134,15 +134,15 @@ impl Wire {
         }
         let since = Instant::now();
         while self.listener.is_none() {
-            match TcpListener::bind(self.here).await {
+            match TcpListener::bind(self.address).await {
                 Ok(listener) => self.listener = Some(listener),
                 Err(error) => {
                     assert!(
                         since.elapsed() < LISTEN_AGAIN_MAX,
                         "failed to listen at {} again: {error}",
-                        self.here
+                        self.address
                     );
-                    tokio::time::sleep(LISTEN_AGAIN_EVERY).await;
+                    tokio::time::sleep(RETRY_EVERY).await;
                 }
             }
         }
@@ -156,15 +156,15 @@ async fn accept(listener: Option<&TcpListener>) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((client, _)) => return client,
-            // The client has gone already, or files are short: the next one may do better.
-            Err(_) => tokio::time::sleep(LISTEN_AGAIN_EVERY).await,
+            // The client has disconnected, or file descriptors are exhausted: retry.
+            Err(_) => tokio::time::sleep(RETRY_EVERY).await,
         }
     }
 }
 
-async fn carry(mut client: TcpStream, engine: &str) -> io::Result<()> {
+async fn forward(mut client: TcpStream, engine: &str) -> io::Result<()> {
     let mut engine = TcpStream::connect(engine).await?;
-    // Small requests and answers: waiting for more would only slow the tests down.
+    // Requests and responses are small, and delaying them would only slow down the tests.
     client.set_nodelay(true)?;
     engine.set_nodelay(true)?;
     tokio::io::copy_bidirectional(&mut client, &mut engine).await?;

@@ -1,10 +1,10 @@
-//! A runtime of our own, so that a test that pauses its clock or blocks its only thread does not hold up the engines.
+//! A separate runtime, so that a test that pauses its clock or blocks its only thread does not block the engines.
 
 use std::sync::OnceLock;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// The runtime of this process for waiting on engines and for proxies.
+/// The runtime of this process for engines and proxies.
 pub(crate) fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -17,7 +17,7 @@ pub(crate) fn runtime() -> &'static Runtime {
     })
 }
 
-/// Runs what blocks (a build, an installation) off the test's thread. While it runs, a paused clock stands still.
+/// Runs blocking work (a build, an installation) off the test's thread. Paused time does not advance meanwhile.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

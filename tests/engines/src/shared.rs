@@ -1,28 +1,28 @@
-//! One engine for all tests of a process.
+//! Engines that all tests of a process share.
 
 use std::sync::OnceLock;
 
 use crate::{
     EngineName, http, runtime,
-    start::{self, Running},
+    start::{self, RunningEngine},
 };
 
-/// Where an engine answers.
+/// The address and the kind of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its address, for the endpoint setting of a client.
+    /// The address, for the endpoint setting of a client.
     pub url: String,
-    /// Which one it is: some differ where AWS has a rule.
+    /// The engine; some differ from AWS in details.
     pub engine: EngineName,
 }
 
-/// The engine that a process shares, or why there is none: nobody tries again what takes minutes to fail.
-type Shared = OnceLock<Result<Found, String>>;
+/// The shared engine of a process, or the error. A failure is kept, because retrying it would take minutes.
+type SharedCell = OnceLock<Result<SharedEngine, String>>;
 
-struct Found {
+struct SharedEngine {
     endpoint: Endpoint,
-    /// Held for as long as the process lives. Nobody drops it then: the engine ends because its standard input closes.
-    _running: Option<Running>,
+    /// Kept for the lifetime of the process and never dropped: the engine ends because its standard input closes.
+    _running: Option<RunningEngine>,
 }
 
 /// A DynamoDB API over the wire, shared by all tests of this process: dynoxide, started at first use. With
@@ -30,9 +30,9 @@ struct Found {
 ///
 /// # Panics
 ///
-/// When there is none; the message says what is missing.
+/// If there is no engine; the message names what is missing.
 pub async fn dynamodb() -> Endpoint {
-    static SHARED: Shared = OnceLock::new();
+    static SHARED: SharedCell = OnceLock::new();
     shared(&SHARED, "AWS_ENDPOINT_URL_DYNAMODB", EngineName::Dynoxide).await
 }
 
@@ -41,16 +41,20 @@ pub async fn dynamodb() -> Endpoint {
 ///
 /// # Panics
 ///
-/// When there is none; the message says what is missing.
+/// If there is no engine; the message names what is missing.
 pub async fn sqs() -> Endpoint {
-    static SHARED: Shared = OnceLock::new();
+    static SHARED: SharedCell = OnceLock::new();
     shared(&SHARED, "AWS_ENDPOINT_URL_SQS", EngineName::Ministack).await
 }
 
-async fn shared(shared: &'static Shared, variable: &'static str, engine: EngineName) -> Endpoint {
+async fn shared(
+    shared: &'static SharedCell,
+    variable: &'static str,
+    engine: EngineName,
+) -> Endpoint {
     let found = match shared.get() {
         Some(found) => found,
-        // Those who come while the first one starts it wait off their tests' threads as well.
+        // Callers that arrive during the start also wait off their tests' threads.
         None => runtime::blocking(move || shared.get_or_init(|| find(variable, engine))).await,
     };
     match found {
@@ -59,12 +63,12 @@ async fn shared(shared: &'static Shared, variable: &'static str, engine: EngineN
     }
 }
 
-fn find(variable: &str, engine: EngineName) -> Result<Found, String> {
+fn find(variable: &str, engine: EngineName) -> Result<SharedEngine, String> {
     match std::env::var(variable) {
-        Ok(url) if !url.is_empty() => there_already(variable, url),
+        Ok(url) if !url.is_empty() => existing_engine(variable, url),
         _ => {
             let running = start::start(engine)?;
-            Ok(Found {
+            Ok(SharedEngine {
                 endpoint: Endpoint {
                     url: running.url(),
                     engine,
@@ -75,16 +79,18 @@ fn find(variable: &str, engine: EngineName) -> Result<Found, String> {
     }
 }
 
-fn there_already(variable: &str, url: String) -> Result<Found, String> {
-    // Only what is plain HTTP can be one of those that we know.
+fn existing_engine(variable: &str, url: String) -> Result<SharedEngine, String> {
+    // Only an engine on plain HTTP can be identified.
     let engine = if http::authority(&url).is_some() {
         runtime::runtime()
             .block_on(http::identify(&url))
-            .map_err(|error| format!("nothing answers at {url}, which {variable} names: {error}"))?
+            .map_err(|error| {
+                format!("no engine answers at {url}, the value of {variable}: {error}")
+            })?
     } else {
         EngineName::Other
     };
-    Ok(Found {
+    Ok(SharedEngine {
         endpoint: Endpoint { url, engine },
         _running: None,
     })

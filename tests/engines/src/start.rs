@@ -1,4 +1,4 @@
-//! From the name of an engine to a process that answers.
+//! Starts the process of an engine and waits until it answers.
 
 use std::{
     process::{Command, Stdio},
@@ -7,55 +7,54 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{EngineName, dynoxide, http, place, port, process::Process, runtime};
+use crate::{EngineName, dynoxide, http, paths, port, process::EngineProcess, runtime};
 
-/// A JVM on a busy machine takes seconds; what has not answered by then never will.
+/// Time limit of a start; a JVM on a busy machine takes seconds.
 const START_MAX: Duration = Duration::from_secs(90);
-/// Between two looks whether it answers.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Somebody else may take a port between the choice and the start. Not several times in a row.
-const TRIES_MAX: usize = 3;
+/// Interval of checks whether the engine answers.
+const CHECK_EVERY: Duration = Duration::from_millis(5);
+/// Attempts to start: another process may take the port between its choice and the start.
+const ATTEMPTS_MAX: usize = 3;
 
 /// An engine that answers.
 #[derive(Debug)]
-pub(crate) struct Running {
-    pub(crate) process: Process,
+pub(crate) struct RunningEngine {
+    pub(crate) process: EngineProcess,
     pub(crate) port: u16,
 }
 
-impl Running {
+impl RunningEngine {
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }
 
-/// Makes what the engine needs when it is not there yet, starts it on a port of its own, and waits until it answers.
-/// Blocks: to be called where that hurts nobody.
-pub(crate) fn start(engine: EngineName) -> Result<Running, String> {
+/// Installs an engine if necessary, starts it on a free port, and waits until it answers. Blocks the thread.
+pub(crate) fn start(engine: EngineName) -> Result<RunningEngine, String> {
     prepare(engine)?;
-    let mut last = String::new();
-    for _ in 0..TRIES_MAX {
+    let mut last_error = String::new();
+    for _ in 0..ATTEMPTS_MAX {
         match start_on(engine, port::free()) {
             Ok(running) => return Ok(running),
-            Err(why) => last = why,
+            Err(why) => last_error = why,
         }
     }
-    Err(last)
+    Err(last_error)
 }
 
-/// Starts an engine, which is prepared already, on this port.
-pub(crate) fn start_on(engine: EngineName, port: u16) -> Result<Running, String> {
-    let mut process = Process::start(command(engine, port)?)?;
+/// Starts an installed engine on this port.
+pub(crate) fn start_on(engine: EngineName, port: u16) -> Result<RunningEngine, String> {
+    let mut process = EngineProcess::start(command(engine, port)?)?;
     let url = format!("http://127.0.0.1:{port}");
-    let answers = runtime::runtime().block_on(answers(&mut process, &url));
-    match answers {
-        Ok(found) if found == engine => Ok(Running { process, port }),
-        Ok(found) => Err(format!("{found} answers at {url}, where {engine} should")),
+    let identified = runtime::runtime().block_on(wait_until_answers(&mut process, &url));
+    match identified {
+        Ok(found) if found == engine => Ok(RunningEngine { process, port }),
+        Ok(found) => Err(format!("{found} answers at {url} instead of {engine}")),
         Err(why) => Err(format!("{engine} {why}\n{}", process.log())),
     }
 }
 
-/// Installs or builds; the engines of the script say themselves what they lack.
+/// Installs or builds an engine. The script reports what is missing for its engines.
 fn prepare(engine: EngineName) -> Result<(), String> {
     if engine == EngineName::Dynoxide {
         return dynoxide::program().map(|_| ());
@@ -90,17 +89,21 @@ fn command(engine: EngineName, port: u16) -> Result<Command, String> {
 }
 
 fn script(engine: EngineName) -> Command {
-    assert_ne!(engine, EngineName::Other, "that is nothing to start");
-    // Named, as a script may have lost its permission to run on the way here.
+    assert_ne!(
+        engine,
+        EngineName::Other,
+        "an unknown engine cannot be started"
+    );
+    // Run by `bash`, because the script may have lost its executable permission.
     let mut command = Command::new("bash");
     command
-        .arg(place::script())
-        .env("DUELINE_ENGINES_DIR", place::engines());
+        .arg(paths::script())
+        .env("DUELINE_ENGINES_DIR", paths::engines());
     command
 }
 
-/// Waits until it answers as long as it runs.
-async fn answers(process: &mut Process, url: &str) -> Result<EngineName, String> {
+/// Waits until the engine answers; fails if its process ends.
+async fn wait_until_answers(process: &mut EngineProcess, url: &str) -> Result<EngineName, String> {
     let since = Instant::now();
     loop {
         if process.has_ended() {
@@ -113,6 +116,6 @@ async fn answers(process: &mut Process, url: &str) -> Result<EngineName, String>
         if since.elapsed() > START_MAX {
             return Err(format!("does not answer within {START_MAX:?}: {why}"));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }

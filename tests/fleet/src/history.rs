@@ -1,57 +1,57 @@
-//! What the store says of tasks and what their runs themselves say, compared.
+//! Compares the tasks in the store with what was submitted and with the run log.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use dueline_tests_end_to_end::{Mark, RunLog};
+use dueline_tests_end_to_end::{RunLog, RunLogEntry};
 use serde_json::Value;
 
 use crate::{millis, number, text};
 
-/// What was asked for when a task was submitted.
+/// Expectations of a submitted task.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// Whether its runs leave marks.
-    pub is_marked: bool,
+pub struct SubmittedTask {
+    /// Whether its runs write to the run log.
+    pub is_logged: bool,
     /// Whether its first run fails on purpose.
     pub fails_once: bool,
 }
 
-/// How tasks came to their ends.
+/// Numbers of tasks and of their runs, by how the runs ended.
 #[derive(Debug, Default)]
-pub struct Tally {
-    /// Tasks, each of which ended well and once.
+pub struct HistoryTally {
+    /// Tasks; each succeeded exactly once.
     pub tasks: usize,
-    /// Runs on record.
+    /// Stored runs.
     pub runs: usize,
-    /// Runs that nobody was heard of any more.
+    /// Runs whose lease expired.
     pub lost: usize,
-    /// Runs that were given back.
+    /// Runs that were abandoned.
     pub abandoned: usize,
-    /// Runs that their executor ended because its heartbeats were not answered.
+    /// Runs that their executor stopped because its heartbeats were not answered.
     pub expired: usize,
     /// Runs that failed on purpose.
     pub failed: usize,
-    /// Claims that came to nothing before a run began.
+    /// Claims that were lost before a run began.
     pub lost_claims: usize,
-    /// Runs that left a mark.
-    pub marked_runs: usize,
-    /// Those of them that were not the first of their task, without those after a failure on purpose.
+    /// Runs in the run log.
+    pub logged_runs: usize,
+    /// Runs in the run log beyond the first of their task, without repeats after a failure on purpose.
     pub repeats: usize,
-    /// Marked runs that began while an earlier run of their task, of a dead or cut-off executor, still went on.
+    /// Runs in the run log that began while an earlier run of their task, of a dead or cut-off executor, continued.
     pub overlaps: usize,
-    /// Who had the runs that were lost.
+    /// Workers of the lost runs.
     pub blamed: BTreeSet<String>,
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for HistoryTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} tasks; {} runs on record: {} lost, {} given back, {} ended for want of answers, {} failed on purpose; \
-             {} claims lost; {} runs left marks, {} of them repeats, {} beside a zombie",
+            "{} tasks; {} stored runs: {} lost, {} abandoned, {} stopped without heartbeat answers, {} failed on purpose; \
+             {} claims lost; {} runs in the run log, {} of them repeats, {} beside a zombie",
             self.tasks,
             self.runs,
             self.lost,
@@ -59,24 +59,24 @@ impl fmt::Display for Tally {
             self.expired,
             self.failed,
             self.lost_claims,
-            self.marked_runs,
+            self.logged_runs,
             self.repeats,
             self.overlaps,
         )
     }
 }
 
-/// Checks the tasks of a job against what was accepted and against the marks of their runs, and adds them up.
+/// Checks the tasks of a job against the accepted submits and the run log, and adds them to the tally.
 ///
 /// # Panics
 ///
-/// When a task was lost, doubled, invented, ended otherwise than well, or ran for a reason that its history does not
-/// tell.
+/// When a task is missing, duplicated or was never submitted, when it did not succeed, or when its history does not
+/// explain one of its runs.
 #[track_caller]
 pub fn check_history(
-    tally: &mut Tally,
+    tally: &mut HistoryTally,
     job: &str,
-    accepted: &BTreeMap<String, Wanted>,
+    accepted: &BTreeMap<String, SubmittedTask>,
     tasks: &[Value],
     log: &RunLog,
 ) {
@@ -88,7 +88,10 @@ pub fn check_history(
         .iter()
         .filter(|id| !accepted.contains_key(*id))
         .collect();
-    assert!(ghosts.is_empty(), "nobody submitted {ghosts:?} to {job}");
+    assert!(
+        ghosts.is_empty(),
+        "{ghosts:?} of {job} were never submitted"
+    );
     let (begun, done) = (by_task(log.begun()), by_task(log.done()));
     for task in tasks {
         let id = text(&task["id"]);
@@ -99,17 +102,23 @@ pub fn check_history(
     }
 }
 
-fn by_task(marks: Vec<Mark>) -> BTreeMap<String, Vec<Mark>> {
-    let mut tasks: BTreeMap<String, Vec<Mark>> = BTreeMap::new();
-    for mark in marks {
-        tasks.entry(mark.task.clone()).or_default().push(mark);
+fn by_task(entries: Vec<RunLogEntry>) -> BTreeMap<String, Vec<RunLogEntry>> {
+    let mut tasks: BTreeMap<String, Vec<RunLogEntry>> = BTreeMap::new();
+    for entry in entries {
+        tasks.entry(entry.task.clone()).or_default().push(entry);
     }
     tasks
 }
 
-impl Tally {
+impl HistoryTally {
     #[track_caller]
-    fn add(&mut self, task: &Value, wanted: &Wanted, begun: &[Mark], done: &[Mark]) {
+    fn add(
+        &mut self,
+        task: &Value,
+        expected: &SubmittedTask,
+        begun: &[RunLogEntry],
+        done: &[RunLogEntry],
+    ) {
         assert_eq!(task["state"], "succeeded", "{task}");
         assert_eq!(task["runs_dropped"], 0, "{task}");
         let runs = task["runs"].as_array().expect("a history");
@@ -122,10 +131,11 @@ impl Tally {
             "before its time: {task}"
         );
         for pair in runs.windows(2) {
-            // What was given back did not use a try, so the next run has the same number.
-            let least = number(&pair[0]["attempt"]) + u64::from(pair[0]["end"] != "abandoned");
+            // An abandoned run used no try, so the next run has the same number.
+            let attempt_min =
+                number(&pair[0]["attempt"]) + u64::from(pair[0]["end"] != "abandoned");
             assert!(
-                least <= number(&pair[1]["attempt"])
+                attempt_min <= number(&pair[1]["attempt"])
                     && millis(&pair[0]["finished_at"]) <= millis(&pair[1]["started_at"]),
                 "accepted attempts overlap: {task}"
             );
@@ -140,7 +150,7 @@ impl Tally {
                 }
                 "abandoned" => self.abandoned += 1,
                 "retriable" if info.contains("heartbeats were not answered") => self.expired += 1,
-                "retriable" if wanted.fails_once && failed == 0 => failed += 1,
+                "retriable" if expected.fails_once && failed == 0 => failed += 1,
                 _ => panic!(
                     "nothing explains the end of attempt {}: {task}",
                     run["attempt"]
@@ -152,11 +162,11 @@ impl Tally {
         self.runs += runs.len();
         self.failed += failed;
         self.lost_claims += lost_claims;
-        if wanted.is_marked {
-            // The run that counts did return, and each one that began is on record: as a run, or as a claim that was
-            // lost before its start was.
+        if expected.is_logged {
+            // The run whose outcome was stored did return. Each run that began is stored as a run, or as a claim that
+            // was lost before its start was stored.
             let attempt = number(&task["attempt"]);
-            let is_last = |mark: &&Mark| u64::from(mark.attempt) == attempt;
+            let is_last = |entry: &&RunLogEntry| u64::from(entry.attempt) == attempt;
             assert_eq!(done.iter().filter(is_last).count(), 1, "{done:?} of {task}");
             assert!(
                 begun.len() <= runs.len() + lost_claims,
@@ -164,29 +174,29 @@ impl Tally {
                 begun.len()
             );
             assert!(
-                begun.iter().all(|mark| due <= mark.at_ms),
+                begun.iter().all(|entry| due <= entry.at_ms),
                 "before its time: {task}"
             );
-            if wanted.fails_once {
+            if expected.fails_once {
                 assert!(begun.len() >= 2, "did not fail: {task}");
             }
-            let on_purpose = usize::from(wanted.fails_once);
-            self.marked_runs += begun.len();
+            let on_purpose = usize::from(expected.fails_once);
+            self.logged_runs += begun.len();
             self.repeats += begun.len() - 1 - on_purpose;
             self.overlaps += overlaps(begun, done);
         }
     }
 }
 
-/// Runs that began before one that had begun earlier was done.
-fn overlaps(begun: &[Mark], done: &[Mark]) -> usize {
-    let end_of = |mark: &Mark| {
-        let end = done.iter().find(|done| done.pid == mark.pid);
+/// Number of runs that began before an earlier run was done.
+fn overlaps(begun: &[RunLogEntry], done: &[RunLogEntry]) -> usize {
+    let end_of = |entry: &RunLogEntry| {
+        let end = done.iter().find(|done| done.pid == entry.pid);
         end.map(|done| done.at_ms)
     };
-    let is_inside = |mark: &&Mark| {
-        let others = begun.iter().filter(|other| other.at_ms < mark.at_ms);
-        others.filter_map(end_of).any(|end| end > mark.at_ms)
+    let is_inside = |entry: &&RunLogEntry| {
+        let others = begun.iter().filter(|other| other.at_ms < entry.at_ms);
+        others.filter_map(end_of).any(|end| end > entry.at_ms)
     };
     begun.iter().filter(is_inside).count()
 }

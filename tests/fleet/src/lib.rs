@@ -1,19 +1,19 @@
 #![doc = include_str!("../README.md")]
 
-mod api;
-mod aws;
+mod client;
+mod engine_clients;
 mod fleet;
 mod history;
+mod machine;
 mod member;
 mod numbers;
-mod site;
-mod turns;
+mod resources;
 
-pub use api::{Api, Insisted};
-pub use aws::Aws;
-pub use fleet::{Fleet, Plan};
-pub use history::{Tally, Wanted, check_history};
-pub use member::{Member, Role};
+pub use client::{FleetClient, RetriedAnswer};
+pub use engine_clients::EngineClients;
+pub use fleet::{Fleet, FleetPlan};
+pub use history::{HistoryTally, SubmittedTask, check_history};
+pub use machine::{MachineLock, exclusive_machine, shared_machine};
+pub use member::{FleetMember, FleetRole};
 pub use numbers::{late_ms, millis, number, percentile, text};
-pub use site::Site;
-pub use turns::{Turn, alone, with_others};
+pub use resources::FleetResources;

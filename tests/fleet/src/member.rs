@@ -1,4 +1,4 @@
-//! One process of a fleet, and the supervisor that it would have anywhere.
+//! One process of a fleet, with a supervisor that restarts it.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -8,38 +8,38 @@ use std::{
     time::Duration,
 };
 
-use dueline_tests_end_to_end::{Process, pause, program};
+use dueline_tests_end_to_end::{ChildProcess, pause, program};
 use tokio::time::Instant;
 
-use crate::{Site, site::VARIABLES};
+use crate::FleetResources;
 
-/// The first line of whoever listens.
+/// The first line that a listening process prints, before its URL.
 const LISTENING: &str = "listening on ";
-/// What every process logs, when it is set.
+/// Environment variable with the log level of all processes.
 const LOG_VARIABLE: &str = "DUELINE_FLEET_LOG";
-/// Below the ports that systems give to outgoing connections: who restarts finds its port still free.
+/// Below the ephemeral ports, so that the port of a process is still free when it restarts.
 const PORTS: std::ops::Range<u16> = 17_000..32_000;
-/// How long a supervisor tries to bring a process back: longer than any outage that a test makes.
-const COME_BACK_MAX: Duration = Duration::from_secs(60);
-/// Between two tries.
-const COME_BACK_EVERY: Duration = Duration::from_millis(200);
+/// How long a supervisor tries to restart a process: longer than any outage in these tests.
+const RESTART_MAX: Duration = Duration::from_secs(60);
+/// Pause between two tries.
+const RESTART_EVERY: Duration = Duration::from_millis(200);
 
-/// What a process does.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Takes tasks.
+pub enum FleetRole {
+    /// Serves clients.
     Frontend,
-    /// Hands on what is due.
+    /// Enqueues due tasks.
     Consumer,
-    /// Keeps what workers report.
+    /// Stores the transitions that workers cause.
     StatusController,
-    /// Hands tasks to executors.
+    /// Dispatches tasks to executors.
     Controller,
-    /// Runs them.
+    /// Runs tasks.
     Executor,
 }
 
-impl Role {
+impl FleetRole {
     /// All roles.
     pub const ALL: [Self; 5] = [
         Self::Frontend,
@@ -49,7 +49,7 @@ impl Role {
         Self::Executor,
     ];
 
-    /// In names of programs and processes.
+    /// The role as part of program and process names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Frontend => "frontend",
@@ -60,7 +60,7 @@ impl Role {
         }
     }
 
-    /// The program.
+    /// The name of the program.
     pub fn program(self) -> String {
         format!("dueline-{}", self.name())
     }
@@ -71,22 +71,27 @@ impl Role {
 }
 
 /// A process that can be killed and started again at the same address.
-pub struct Member {
-    role: Role,
+pub struct FleetMember {
+    role: FleetRole,
     program: PathBuf,
     name: String,
     args: Vec<String>,
     url: String,
-    process: Process,
-    /// Starts that came to nothing, because an engine was away.
+    process: ChildProcess,
+    /// Starts that failed because an engine was unreachable.
     failed_starts: usize,
-    // After the process, which writes into its folder.
-    site: Arc<Site>,
+    // Dropped after the process, which writes into its folder.
+    resources: Arc<FleetResources>,
 }
 
-impl Member {
-    /// Starts a process and waits until it listens, if it does.
-    pub async fn start(site: &Arc<Site>, role: Role, name: &str, args: &[String]) -> Self {
+impl FleetMember {
+    /// Starts a process and waits until it listens, if its role listens.
+    pub async fn start(
+        resources: &Arc<FleetResources>,
+        role: FleetRole,
+        name: &str,
+        args: &[String],
+    ) -> Self {
         let program = program(&role.program());
         let address = format!("127.0.0.1:{}", free_port());
         let mut all = args.to_vec();
@@ -97,87 +102,96 @@ impl Member {
             all.extend(["--listen".to_owned(), address.clone()]);
         }
         let mut member = Self {
-            process: Process::start_with(site.place(), name, &program, &all, &VARIABLES),
+            process: ChildProcess::start_with(
+                resources.folder(),
+                name,
+                &program,
+                &all,
+                &resources.environment(),
+            ),
             role,
             program,
             name: name.to_owned(),
             args: all,
             url: format!("http://{address}"),
             failed_starts: 0,
-            site: site.clone(),
+            resources: resources.clone(),
         };
-        member.come_up().await;
+        member.wait_until_up().await;
         member
     }
 
-    /// What it does.
-    pub const fn role(&self) -> Role {
+    /// The role of the process.
+    pub const fn role(&self) -> FleetRole {
         self.role
     }
 
-    /// Its name among the others.
+    /// The name of the process in its fleet.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens.
+    /// The URL of the process.
     pub fn url(&self) -> &str {
         &self.url
     }
 
     /// The process.
-    pub const fn process(&self) -> &Process {
+    pub const fn process(&self) -> &ChildProcess {
         &self.process
     }
 
-    /// Starts that came to nothing.
+    /// Number of failed starts.
     pub const fn failed_starts(&self) -> usize {
         self.failed_starts
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process, like a crash.
     pub async fn kill(&mut self) {
         self.process.kill().await;
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Sends `SIGTERM` and waits until the process has exited.
     pub async fn stop(&mut self, bound: Duration) -> ExitStatus {
         self.process.signal("TERM");
-        self.process.ended(bound).await
+        self.process.exited(bound).await
     }
 
-    /// Waits until it has ended by itself.
-    pub async fn ended(&mut self, bound: Duration) -> ExitStatus {
-        self.process.ended(bound).await
+    /// Waits until the process has exited by itself.
+    pub async fn exited(&mut self, bound: Duration) -> ExitStatus {
+        self.process.exited(bound).await
     }
 
-    /// Starts it again with the same arguments, at the same address, and again when that comes to nothing.
+    /// Restarts the process with the same arguments on the same address, and tries again when a start fails.
     pub async fn start_again(&mut self) {
         self.launch();
-        self.come_up().await;
+        self.wait_until_up().await;
     }
 
     fn launch(&mut self) {
-        let (place, args) = (self.site.place(), &self.args);
-        self.process = Process::start_with(place, &self.name, &self.program, args, &VARIABLES);
+        let (folder, args) = (self.resources.folder(), &self.args);
+        let variables = self.resources.environment();
+        self.process =
+            ChildProcess::start_with(folder, &self.name, &self.program, args, &variables);
     }
 
-    async fn come_up(&mut self) {
+    async fn wait_until_up(&mut self) {
         let since = Instant::now();
-        while self.role.listens() && self.process.told(LISTENING).await.is_none() {
+        while self.role.listens() && self.process.line_after(LISTENING).await.is_none() {
             let log = self.process.log();
-            let may_pass = [
+            let transient_errors = [
                 "failed to listen",
                 "cannot be reached",
-                "failed to make the queues",
+                "failed to create the queues",
             ];
             assert!(
-                may_pass.iter().any(|why| log.contains(why)) && since.elapsed() < COME_BACK_MAX,
+                transient_errors.iter().any(|error| log.contains(error))
+                    && since.elapsed() < RESTART_MAX,
                 "{} did not start\n{log}",
                 self.name
             );
             self.failed_starts += 1;
-            pause(COME_BACK_EVERY).await;
+            pause(RESTART_EVERY).await;
             self.launch();
         }
     }

@@ -1,4 +1,4 @@
-"""Prints the documents of a YAML file as one JSON array; tags of CloudFormation become the functions they stand for."""
+"""Prints the documents of a YAML file as one JSON array; CloudFormation tags are expanded to their functions."""
 
 import json
 import sys
@@ -20,13 +20,13 @@ def function(loader, suffix, node):
 
 
 class Loader(yaml.SafeLoader):
-    """A key that is there twice is a mistake, which YAML libraries keep silent about."""
+    """Refuses duplicate keys, which YAML libraries accept silently."""
 
     def construct_mapping(self, node, deep=False):
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{key} is there twice", node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key}", node.start_mark)
         return super().construct_mapping(node, deep)
 
 

@@ -1,4 +1,4 @@
-//! The files of the repository.
+//! Reads files of the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ pub fn root() -> &'static Path {
         .expect("this crate lies two folders deep")
 }
 
-/// A file of the repository.
+/// The text of a file of the repository.
 pub fn text(path: &str) -> String {
     let path = root().join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -26,12 +26,16 @@ pub fn text(path: &str) -> String {
 /// The documents of a YAML file of the repository.
 pub fn documents(path: &str) -> Vec<Value> {
     let script = root().join("tests/infra/python/to_json.py");
-    let answer = run_python(python().arg(script).arg(root().join(path)));
-    assert!(answer.success, "{path} is no YAML: {}", answer.errors);
-    serde_json::from_str(&answer.output).expect("the script prints JSON")
+    let result = run_python(python().arg(script).arg(root().join(path)));
+    assert!(
+        result.success,
+        "{path} is not valid YAML: {}",
+        result.errors
+    );
+    serde_json::from_str(&result.output).expect("the script prints JSON")
 }
 
-/// The CloudFormation template; tags are written out as functions.
+/// The CloudFormation template, with its tags expanded to functions.
 pub fn template() -> &'static Value {
     static TEMPLATE: OnceLock<Value> = OnceLock::new();
     TEMPLATE.get_or_init(|| {
@@ -41,8 +45,8 @@ pub fn template() -> &'static Value {
     })
 }
 
-/// The files of one ending in a folder of the repository and below it.
-pub fn under(folder: &str, ending: &str) -> Vec<PathBuf> {
+/// The files with an extension in a folder of the repository and below it.
+pub fn under(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
@@ -52,12 +56,12 @@ pub fn under(folder: &str, ending: &str) -> Vec<PathBuf> {
             let path = entry.expect("a folder that can be read").path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|found| found == ending) {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 found.push(path);
             }
         }
     }
     found.sort();
-    assert!(!found.is_empty(), "no .{ending} in {folder}");
+    assert!(!found.is_empty(), "no .{extension} in {folder}");
     found
 }

@@ -4,4 +4,4 @@ mod files;
 mod python;
 
 pub use files::{documents, root, template, text, under};
-pub use python::{Answer, cfn_lint, python, run_python};
+pub use python::{CommandResult, cfn_lint, python, run_python};

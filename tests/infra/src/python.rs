@@ -1,4 +1,4 @@
-//! Tools that are written in Python, installed once.
+//! Python tools, installed once.
 
 use std::{
     fs::{self, File},
@@ -7,15 +7,15 @@ use std::{
     sync::OnceLock,
 };
 
-/// What is installed, each with its exact version; the folder carries the first one's.
+/// The installed packages, each with its exact version; the folder is named after the first one.
 const PACKAGES: [&str; 2] = ["cfn-lint==1.58.0", "boto3==1.43.106"];
 const FOLDER: &str = "cfn-lint-1.58.0";
-const NEEDED: &str = "these tests need python3 (3.10 or later) with venv and pip, and PyPI once: on Debian, apt-get install python3 python3-venv";
+const REQUIREMENTS: &str = "these tests need python3 (3.10 or later) with venv and pip, and access to PyPI once; on Debian: apt-get install python3 python3-venv";
 
-/// What a command said.
+/// The result of a command.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// Whether it ended well.
+pub struct CommandResult {
+    /// Whether it succeeded.
     pub success: bool,
     /// Its standard output.
     pub output: String,
@@ -23,32 +23,32 @@ pub struct Answer {
     pub errors: String,
 }
 
-/// A Python interpreter that has the tools.
+/// A Python interpreter with the tools installed.
 pub fn python() -> Command {
     Command::new(venv().join("bin/python"))
 }
 
 /// Runs a command of [`python`].
-pub fn run_python(command: &mut Command) -> Answer {
+pub fn run_python(command: &mut Command) -> CommandResult {
     let output = command
         .output()
         .unwrap_or_else(|error| panic!("failed to run {command:?}: {error}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Answer {
+    CommandResult {
         success: output.status.success(),
         output: text(output.stdout),
         errors: text(output.stderr),
     }
 }
 
-/// What cfn-lint says about a template; a warning fails, a piece of advice does not.
-pub fn cfn_lint(template: &Path) -> Answer {
+/// Runs cfn-lint on a template; warnings fail, informational messages do not.
+pub fn cfn_lint(template: &Path) -> CommandResult {
     let mut command = Command::new(venv().join("bin/cfn-lint"));
     run_python(command.arg("--template").arg(template))
 }
 
-/// The virtual environment, made when it is missing. Tests of several processes may come at once: one makes it, the
-/// others wait.
+/// The virtual environment, created if it is missing. When several test processes need it at once, one of them creates
+/// it and the others wait.
 fn venv() -> &'static Path {
     static VENV: OnceLock<PathBuf> = OnceLock::new();
     VENV.get_or_init(|| {
@@ -57,26 +57,26 @@ fn venv() -> &'static Path {
         let lock = File::create(engines.join(format!("{FOLDER}.lock"))).expect("a lock file");
         lock.lock().expect("a lock");
         let folder = engines.join(FOLDER);
-        let done = folder.join("installed");
-        let wanted = PACKAGES.join("\n");
-        if fs::read_to_string(&done).is_ok_and(|found| found == wanted) {
+        let stamp = folder.join("installed");
+        let packages = PACKAGES.join("\n");
+        if fs::read_to_string(&stamp).is_ok_and(|found| found == packages) {
             return folder;
         }
-        // What an interrupted installation left would be taken for whole.
+        // The remains of an interrupted installation would be mistaken for a complete one.
         if folder.exists() {
             fs::remove_dir_all(&folder).expect("an unfinished installation can be removed");
         }
         install(&folder);
-        fs::write(&done, wanted).expect("target can be written");
+        fs::write(&stamp, packages).expect("target can be written");
         folder
     })
 }
 
 fn install(folder: &Path) {
     let mut venv = Command::new("python3");
-    step(venv.args(["-m", "venv"]).arg(folder));
+    run_or_panic(venv.args(["-m", "venv"]).arg(folder));
     let mut pip = Command::new(folder.join("bin/python"));
-    step(
+    run_or_panic(
         pip.args([
             "-m",
             "pip",
@@ -88,22 +88,22 @@ fn install(folder: &Path) {
     );
 }
 
-fn step(command: &mut Command) {
+fn run_or_panic(command: &mut Command) {
     match command.output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => panic!(
-            "{command:?} failed: {}\n{NEEDED}",
+            "{command:?} failed: {}\n{REQUIREMENTS}",
             String::from_utf8_lossy(&output.stderr)
         ),
-        Err(error) => panic!("failed to run {command:?}: {error}\n{NEEDED}"),
+        Err(error) => panic!("failed to run {command:?}: {error}\n{REQUIREMENTS}"),
     }
 }
 
-/// The folder that cargo builds into: the test lies in debug/deps below it.
+/// The build folder of cargo; the test is in `debug/deps` below it.
 fn target() -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows where it is");
+    let test = std::env::current_exe().expect("the path of the test program");
     test.ancestors()
         .nth(3)
-        .expect("a test lies three folders deep")
+        .expect("a test program is three folders deep")
         .to_owned()
 }

@@ -1,6 +1,6 @@
-//! Names in the template are those of the code.
+//! Names in the template equal those in the code.
 
-use dueline_queue_sqs::{DEFAULT_PREFIX, SET_ASIDE_SUFFIX};
+use dueline_queue_sqs::{DEFAULT_PREFIX, QUARANTINE_SUFFIX};
 use dueline_store_dynamodb::schema::{DUE_HINT, DUE_INDEX, DUE_KEY, PK, SK, TTL};
 use dueline_tests_infra::template;
 use serde_json::json;
@@ -44,9 +44,9 @@ fn queues_of_the_template_are_named_as_the_code_names_them() {
     let parameters = &template()["Parameters"];
     assert_eq!(parameters["QueuePrefix"]["Default"], DEFAULT_PREFIX);
     assert_eq!(
-        template()["Resources"]["SetAsideQueue"]["Properties"]["QueueName"],
-        json!({ "Fn::Sub": format!("${{QueuePrefix}}{SET_ASIDE_SUFFIX}") })
+        template()["Resources"]["QuarantineQueue"]["Properties"]["QueueName"],
+        json!({ "Fn::Sub": format!("${{QueuePrefix}}{QUARANTINE_SUFFIX}") })
     );
-    // Roles reach the queues of jobs, which are named prefix, hyphen, job.
-    assert!(SET_ASIDE_SUFFIX.starts_with('-'));
+    // Roles may access queues by the pattern "prefix, hyphen, anything", which must match this queue, too.
+    assert!(QUARANTINE_SUFFIX.starts_with('-'));
 }

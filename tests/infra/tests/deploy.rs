@@ -1,7 +1,7 @@
-//! The template on an engine: what AWS's own interfaces say afterwards.
+//! Deploys the template to an engine and checks what AWS's APIs report.
 //!
-//! The engine has no scaling, so it gets everything but the services. It forgets expiry, backup and encryption of the
-//! table: `template.rs` reads those.
+//! The engine has no scaling, so the services are not deployed. It ignores expiry, backup and encryption of the table;
+//! `template.rs` checks those.
 
 use std::sync::OnceLock;
 
@@ -9,20 +9,20 @@ use dueline_tests_engines::{Engine, unique};
 use dueline_tests_infra::{python, root, run_python};
 use serde_json::{Value, json};
 
-/// A deployed stack, as AWS's interfaces describe it.
-struct Deployed {
+/// A deployed stack, as AWS's APIs describe it.
+struct DeployedStack {
     table: String,
     prefix: String,
     found: Value,
 }
 
-fn deployed() -> &'static Deployed {
-    static DEPLOYED: OnceLock<Deployed> = OnceLock::new();
+fn deployed() -> &'static DeployedStack {
+    static DEPLOYED: OnceLock<DeployedStack> = OnceLock::new();
     DEPLOYED.get_or_init(|| {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let engine = runtime.block_on(Engine::ministack());
         let (table, prefix) = (unique("infra"), unique("infra"));
-        let answer = run_python(
+        let result = run_python(
             python()
                 .arg(root().join("infra/deploy_check.py"))
                 .args([
@@ -36,9 +36,9 @@ fn deployed() -> &'static Deployed {
                 .env("AWS_ACCESS_KEY_ID", "test")
                 .env("AWS_SECRET_ACCESS_KEY", "test"),
         );
-        assert!(answer.success, "{}", answer.errors);
-        let found = serde_json::from_str(&answer.output).expect("JSON");
-        Deployed {
+        assert!(result.success, "{}", result.errors);
+        let found = serde_json::from_str(&result.output).expect("JSON");
+        DeployedStack {
             table,
             prefix,
             found,
@@ -47,19 +47,22 @@ fn deployed() -> &'static Deployed {
 }
 
 #[test]
-fn f_147_one_command_makes_the_table_with_its_keys_and_its_sparse_index() {
-    let Deployed { table, found, .. } = deployed();
-    let made = &found["tables"]["Table"];
-    assert_eq!(made["TableName"], **table);
-    assert_eq!(made["BillingModeSummary"]["BillingMode"], "PAY_PER_REQUEST");
+fn f_147_one_command_creates_the_table_with_its_keys_and_its_sparse_index() {
+    let DeployedStack { table, found, .. } = deployed();
+    let created = &found["tables"]["Table"];
+    assert_eq!(created["TableName"], **table);
     assert_eq!(
-        made["KeySchema"],
+        created["BillingModeSummary"]["BillingMode"],
+        "PAY_PER_REQUEST"
+    );
+    assert_eq!(
+        created["KeySchema"],
         json!([
             { "AttributeName": "pk", "KeyType": "HASH" },
             { "AttributeName": "sk", "KeyType": "RANGE" },
         ])
     );
-    let mut kinds: Vec<_> = made["AttributeDefinitions"]
+    let mut kinds: Vec<_> = created["AttributeDefinitions"]
         .as_array()
         .expect("attributes")
         .iter()
@@ -76,7 +79,9 @@ fn f_147_one_command_makes_the_table_with_its_keys_and_its_sparse_index() {
             kind("sk", "B")
         ]
     );
-    let indexes = made["GlobalSecondaryIndexes"].as_array().expect("indexes");
+    let indexes = created["GlobalSecondaryIndexes"]
+        .as_array()
+        .expect("indexes");
     assert_eq!(indexes.len(), 1);
     assert_eq!(indexes[0]["IndexName"], "due");
     assert_eq!(indexes[0]["Projection"]["ProjectionType"], "KEYS_ONLY");
@@ -90,23 +95,24 @@ fn f_147_one_command_makes_the_table_with_its_keys_and_its_sparse_index() {
 }
 
 #[test]
-fn what_nobody_can_read_is_kept_for_fourteen_days() {
-    let Deployed { prefix, found, .. } = deployed();
-    let queue = &found["queues"]["SetAsideQueue"];
+fn quarantined_messages_are_kept_for_fourteen_days() {
+    let DeployedStack { prefix, found, .. } = deployed();
+    let queue = &found["queues"]["QuarantineQueue"];
     let arn = queue["QueueArn"].as_str().expect("a name");
-    assert!(arn.ends_with(&format!(":{prefix}--set-aside")), "{arn}");
+    assert!(arn.ends_with(&format!(":{prefix}--quarantine")), "{arn}");
     assert_eq!(queue["MessageRetentionPeriod"], "1209600");
     assert_eq!(queue["SqsManagedSseEnabled"], "true");
-    let from: Value = serde_json::from_str(queue["RedriveAllowPolicy"].as_str().expect("a policy"))
-        .expect("JSON");
-    assert_eq!(from, json!({ "redrivePermission": "allowAll" }));
+    let redrive: Value =
+        serde_json::from_str(queue["RedriveAllowPolicy"].as_str().expect("a policy"))
+            .expect("JSON");
+    assert_eq!(redrive, json!({ "redrivePermission": "allowAll" }));
     let policy = queue["Policy"].as_str().expect("a policy");
     assert!(policy.contains("aws:SecureTransport"), "{policy}");
 }
 
 #[test]
-fn roles_reach_this_table_its_index_and_queues_of_this_prefix_and_nothing_else() {
-    let Deployed {
+fn roles_may_access_only_this_table_its_index_and_queues_of_this_prefix() {
+    let DeployedStack {
         table,
         prefix,
         found,
@@ -149,8 +155,8 @@ fn roles_reach_this_table_its_index_and_queues_of_this_prefix_and_nothing_else()
 }
 
 #[test]
-fn alarms_watch_this_table_and_this_queue_and_tell_the_topic() {
-    let Deployed {
+fn alarms_watch_this_table_and_this_queue_and_notify_the_topic() {
+    let DeployedStack {
         table,
         prefix,
         found,
@@ -158,8 +164,8 @@ fn alarms_watch_this_table_and_this_queue_and_tell_the_topic() {
     let alarms = found["alarms"].as_array().expect("alarms");
     let topic = &found["outputs"]["AlarmTopicArn"];
     assert!(topic.is_string());
-    let (table, queue) = (table.as_str(), format!("{prefix}--set-aside"));
-    let mut seen = Vec::new();
+    let (table, queue) = (table.as_str(), format!("{prefix}--quarantine"));
+    let mut metrics = Vec::new();
     for alarm in alarms {
         assert_eq!(
             alarm["AlarmActions"],
@@ -176,11 +182,11 @@ fn alarms_watch_this_table_and_this_queue_and_tell_the_topic() {
             alarm["AlarmName"]
         );
         let index = dimensions.iter().any(|one| one["Value"] == "due");
-        seen.push((alarm["MetricName"].as_str().expect("a name"), index));
+        metrics.push((alarm["MetricName"].as_str().expect("a name"), index));
     }
-    seen.sort_unstable();
+    metrics.sort_unstable();
     assert_eq!(
-        seen,
+        metrics,
         [
             ("ApproximateAgeOfOldestMessage", false),
             ("ApproximateNumberOfMessagesVisible", false),
@@ -198,8 +204,8 @@ fn alarms_watch_this_table_and_this_queue_and_tell_the_topic() {
 }
 
 #[test]
-fn outputs_are_what_the_services_are_started_with() {
-    let Deployed {
+fn outputs_are_the_arguments_of_the_services() {
+    let DeployedStack {
         table,
         prefix,
         found,

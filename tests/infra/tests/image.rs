@@ -1,4 +1,4 @@
-//! The image holds every program of the project, and only programs that exist.
+//! The image contains every program of the workspace and no other.
 
 mod programs;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use dueline_tests_infra::text;
 use programs::programs;
 
-/// The last words of the lines that begin with `begin`.
+/// The lines that begin with `begin`.
 fn lines<'a>(dockerfile: &'a str, begin: &str) -> Vec<&'a str> {
     let lines = dockerfile.lines().map(str::trim);
     lines.filter(|line| line.starts_with(begin)).collect()
@@ -50,7 +50,7 @@ fn the_image_has_no_shell_and_no_root() {
     assert_eq!(lines(after, "USER "), ["USER 65532:65532"]);
     assert!(
         lines(after, "RUN ").is_empty(),
-        "nothing there could run it"
+        "the image has no shell to run it"
     );
     assert!(
         lines(after, "ENTRYPOINT [").len() == 1,
@@ -59,12 +59,12 @@ fn the_image_has_no_shell_and_no_root() {
 }
 
 #[test]
-fn the_image_is_built_with_the_compiler_that_the_workspace_asks_for() {
+fn the_image_is_built_with_the_compiler_version_of_the_workspace() {
     let manifest = text("Cargo.toml");
-    let wanted = manifest
+    let version = manifest
         .lines()
         .find_map(|line| line.strip_prefix("rust-version = \""))
         .and_then(|rest| rest.split('"').next())
-        .expect("the workspace names its compiler");
-    assert!(text("infra/Dockerfile").contains(&format!("FROM rust:{wanted}-")));
+        .expect("the workspace names its compiler version");
+    assert!(text("infra/Dockerfile").contains(&format!("FROM rust:{version}-")));
 }

@@ -1,4 +1,4 @@
-//! The manifests: what they run exists, and is run safely.
+//! The manifests run existing programs with valid arguments, and run them safely.
 
 mod programs;
 
@@ -42,7 +42,7 @@ fn array<'a>(value: &'a Value, field: &str) -> Vec<&'a Value> {
         .map_or_else(Vec::new, |found| found.iter().collect())
 }
 
-/// Containers of a pod; a sidecar is an init container that stays.
+/// The containers of a pod, including sidecars, which are init containers that keep running.
 fn containers(workload: &Value) -> Vec<&Value> {
     let pod = &workload["spec"]["template"]["spec"];
     let mut found = array(pod, "initContainers");
@@ -64,7 +64,7 @@ fn workloads() -> Vec<Value> {
 }
 
 #[test]
-fn every_container_runs_a_program_of_the_image_with_arguments_that_it_takes() {
+fn every_container_runs_a_program_of_the_image_with_valid_arguments() {
     let mut roles = BTreeSet::new();
     for workload in workloads() {
         for container in containers(&workload) {
@@ -84,7 +84,7 @@ fn every_container_runs_a_program_of_the_image_with_arguments_that_it_takes() {
 }
 
 #[test]
-fn every_task_of_the_template_runs_a_program_of_the_image_with_arguments_that_it_takes() {
+fn every_task_of_the_template_runs_a_program_of_the_image_with_valid_arguments() {
     let resources = template()["Resources"].as_object().expect("resources");
     for resource in resources.values() {
         for container in array(&resource["Properties"], "ContainerDefinitions") {
@@ -111,7 +111,7 @@ fn every_task_of_the_template_runs_a_program_of_the_image_with_arguments_that_it
 }
 
 #[test]
-fn every_setting_in_the_environment_is_one() {
+fn every_variable_in_the_environment_is_a_setting() {
     let mut maps = BTreeSet::new();
     for map in of_kind("ConfigMap") {
         for variable in map["data"].as_object().expect("data").keys() {
@@ -130,7 +130,7 @@ fn every_setting_in_the_environment_is_one() {
 }
 
 #[test]
-fn every_deployment_is_probed_bounded_and_may_do_nothing_to_its_host() {
+fn every_deployment_is_probed_and_limited_and_has_no_privileges() {
     for deployment in of_kind("Deployment") {
         let pod = &deployment["spec"]["template"]["spec"];
         let containers = containers(&deployment);
@@ -163,7 +163,7 @@ fn every_deployment_is_probed_bounded_and_may_do_nothing_to_its_host() {
 }
 
 #[test]
-fn a_pod_lives_longer_than_its_services_take_to_end() {
+fn the_grace_period_of_a_pod_covers_the_shutdown_of_its_services() {
     let by_default = text("config.default.toml")
         .lines()
         .find_map(|line| line.strip_prefix("grace_ms = ")?.parse::<u64>().ok())
@@ -174,12 +174,12 @@ fn a_pod_lives_longer_than_its_services_take_to_end() {
             * pod["terminationGracePeriodSeconds"]
                 .as_u64()
                 .expect("a time");
-        // Sidecars end after the others, one after another.
+        // Containers end one after another, sidecars last.
         let taken_ms: u64 = containers(&deployment)
             .into_iter()
             .map(|container| {
-                let set = texts(container, "args").into_iter();
-                set.filter_map(|arg| arg.strip_prefix("shutdown.grace_ms=")?.parse().ok())
+                let args = texts(container, "args").into_iter();
+                args.filter_map(|arg| arg.strip_prefix("shutdown.grace_ms=")?.parse().ok())
                     .next()
                     .unwrap_or(by_default)
             })
@@ -212,7 +212,7 @@ fn executors_get_no_rights_and_no_address_of_the_store() {
 }
 
 #[test]
-fn names_lead_to_what_they_name() {
+fn references_between_manifests_resolve() {
     let all = manifests();
     let names = |kind: &str| -> BTreeSet<_> {
         let found = all.iter().filter(|one| one["kind"] == kind);
@@ -238,8 +238,8 @@ fn names_lead_to_what_they_name() {
     {
         let selector = &budget["spec"]["selector"];
         let labels = selector.get("matchLabels").unwrap_or(selector);
-        let meant = all.iter().filter(|one| one["kind"] == "Deployment");
-        let found = meant
+        let deployments = all.iter().filter(|one| one["kind"] == "Deployment");
+        let found = deployments
             .filter(|one| one["spec"]["template"]["metadata"]["labels"] == *labels)
             .count();
         assert_eq!(found, 1, "{}", name(&budget));
@@ -261,7 +261,7 @@ fn names_lead_to_what_they_name() {
 }
 
 #[test]
-fn workers_follow_our_own_backlog_and_survive_the_loss_of_prometheus() {
+fn workers_scale_by_the_backlog_metric_and_have_a_fallback_without_prometheus() {
     let scaled = &of_kind("ScaledObject")[0]["spec"];
     let trigger = &scaled["triggers"][0];
     assert_eq!(trigger["type"], "prometheus");

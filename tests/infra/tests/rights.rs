@@ -1,20 +1,20 @@
-//! What each role may do: exactly what is listed here, and what the code of the adapters calls.
+//! Each role may do exactly what is listed here, and what the code of the adapters calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dueline_tests_infra::{template, under};
 use serde_json::{Value, json};
 
-/// What a role calls: on the table, whether it looks at the due index, and on queues of the prefix.
-struct Calls {
+/// The calls of a role: actions on the table, whether it reads the due index, and actions on queues of the prefix.
+struct RoleCalls {
     role: &'static str,
     table: &'static [&'static str],
     index: bool,
     queues: &'static [&'static str],
 }
 
-const CALLS: [Calls; 6] = [
-    Calls {
+const ROLE_CALLS: [RoleCalls; 6] = [
+    RoleCalls {
         role: "FrontendRole",
         table: &[
             "BatchGetItem",
@@ -38,7 +38,7 @@ const CALLS: [Calls; 6] = [
             "TagQueue",
         ],
     },
-    Calls {
+    RoleCalls {
         role: "ConsumerRole",
         table: &[
             "BatchGetItem",
@@ -60,7 +60,7 @@ const CALLS: [Calls; 6] = [
             "TagQueue",
         ],
     },
-    Calls {
+    RoleCalls {
         role: "StatusControllerRole",
         table: &[
             "BatchGetItem",
@@ -75,7 +75,7 @@ const CALLS: [Calls; 6] = [
         index: true,
         queues: &["GetQueueUrl", "ListQueueTags", "SendMessage"],
     },
-    Calls {
+    RoleCalls {
         role: "ControllerRole",
         table: &[],
         index: false,
@@ -89,13 +89,13 @@ const CALLS: [Calls; 6] = [
             "SendMessage",
         ],
     },
-    Calls {
+    RoleCalls {
         role: "ExecutorRole",
         table: &[],
         index: false,
         queues: &[],
     },
-    Calls {
+    RoleCalls {
         role: "SetupRole",
         table: &[
             "CreateTable",
@@ -124,9 +124,9 @@ const CALLS: [Calls; 6] = [
     },
 ];
 
-/// What a method of the SDK's client needs. A batch of messages needs the right of the single action; a transaction those
-/// of its parts.
-const NEEDED: &[(&str, &[&str])] = &[
+/// The actions that a method of the SDK's client needs. A batch of messages needs the action for a single message; a
+/// transaction needs those of its parts.
+const REQUIRED_ACTIONS: &[(&str, &[&str])] = &[
     ("batch_get_item", &["BatchGetItem"]),
     ("batch_write_item", &["BatchWriteItem"]),
     ("change_message_visibility", &["ChangeMessageVisibility"]),
@@ -175,7 +175,7 @@ fn list(value: &Value) -> Vec<&str> {
     match value {
         Value::String(one) => vec![one],
         Value::Array(many) => many.iter().map(|one| one.as_str().expect("text")).collect(),
-        other => panic!("{other} is no list of texts"),
+        other => panic!("{other} is not a list of strings"),
     }
 }
 
@@ -189,7 +189,7 @@ fn resources_of(kind: &str) -> BTreeMap<&'static str, &'static Value> {
         .collect()
 }
 
-/// The statements of a role's own policies; those behind a condition, too.
+/// The statements of a role's inline policies, including conditional ones.
 fn statements(role: &'static Value) -> Vec<&'static Value> {
     let policies = role["Policies"].as_array().map_or(&[][..], Vec::as_slice);
     let all = policies.iter().flat_map(|policy| {
@@ -210,22 +210,27 @@ fn each_role_may_do_what_it_calls_and_nothing_else() {
     let roles = resources_of("AWS::IAM::Role");
     let queues = json!({ "Fn::Sub":
         "arn:${AWS::Partition}:sqs:${AWS::Region}:${AWS::AccountId}:${QueuePrefix}-*" });
-    for calls in &CALLS {
+    for calls in &ROLE_CALLS {
         let found = statements(roles[calls.role]);
-        let mut left: BTreeMap<&str, &Value> = found
+        let mut unchecked: BTreeMap<&str, &Value> = found
             .iter()
             .map(|statement| (statement["Sid"].as_str().expect("a name"), *statement))
             .collect();
-        assert_eq!(left.len(), found.len(), "{} repeats a name", calls.role);
+        assert_eq!(
+            unchecked.len(),
+            found.len(),
+            "{} repeats a name",
+            calls.role
+        );
         let mut expect = |sid: &str, service: &str, actions: &[&str], resource: Value| {
-            let statement = left.remove(sid);
+            let statement = unchecked.remove(sid);
             if actions.is_empty() {
                 assert!(statement.is_none(), "{} has {sid}", calls.role);
                 return;
             }
             let statement = statement.unwrap_or_else(|| panic!("{} lacks {sid}", calls.role));
-            let wanted: Vec<_> = actions.iter().map(|a| format!("{service}:{a}")).collect();
-            assert_eq!(list(&statement["Action"]), wanted, "{} {sid}", calls.role);
+            let expected: Vec<_> = actions.iter().map(|a| format!("{service}:{a}")).collect();
+            assert_eq!(list(&statement["Action"]), expected, "{} {sid}", calls.role);
             assert_eq!(statement["Effect"], "Allow");
             assert_eq!(statement["Resource"], resource, "{} {sid}", calls.role);
         };
@@ -243,12 +248,19 @@ fn each_role_may_do_what_it_calls_and_nothing_else() {
             json!({ "Fn::Sub": "${Table.Arn}/index/due" }),
         );
         expect("Queues", "sqs", calls.queues, queues.clone());
-        if let Some(lists) = left.remove("List").filter(|_| calls.role == "SetupRole") {
+        if let Some(lists) = unchecked
+            .remove("List")
+            .filter(|_| calls.role == "SetupRole")
+        {
             assert_eq!(lists["Action"], "sqs:ListQueues");
         }
-        assert!(left.is_empty(), "{} may also {left:?}", calls.role);
+        assert!(
+            unchecked.is_empty(),
+            "{} may also {unchecked:?}",
+            calls.role
+        );
     }
-    let known: BTreeSet<_> = CALLS
+    let known: BTreeSet<_> = ROLE_CALLS
         .iter()
         .map(|calls| calls.role)
         .chain(["ExecutionRole"])
@@ -257,7 +269,7 @@ fn each_role_may_do_what_it_calls_and_nothing_else() {
 }
 
 #[test]
-fn nobody_is_allowed_everything_of_anything() {
+fn no_role_is_allowed_all_actions_or_all_resources() {
     let mut documents: Vec<&Value> = Vec::new();
     for role in resources_of("AWS::IAM::Role").values() {
         documents.extend(statements(role));
@@ -275,7 +287,7 @@ fn nobody_is_allowed_everything_of_anything() {
         }
         for action in list(&statement["Action"]) {
             assert!(!action.contains('*'), "{action}");
-            // What AWS grants for everything or not at all.
+            // Actions that AWS grants only for all resources.
             let for_all = ["ecr:GetAuthorizationToken", "sqs:ListQueues"].contains(&action);
             assert_eq!(statement["Resource"] == "*", for_all, "{action}");
         }
@@ -283,7 +295,7 @@ fn nobody_is_allowed_everything_of_anything() {
 }
 
 #[test]
-fn every_role_with_rights_is_refused_without_tls() {
+fn every_role_with_permissions_is_denied_access_without_tls() {
     let tls = json!({ "Bool": { "aws:SecureTransport": "false" } });
     let policy = resources_of("AWS::IAM::ManagedPolicy")["TlsPolicy"];
     let statement = &policy["PolicyDocument"]["Statement"][0];
@@ -291,7 +303,7 @@ fn every_role_with_rights_is_refused_without_tls() {
     assert_eq!(statement["Condition"], tls);
     assert_eq!(list(&statement["Action"]), ["dynamodb:*", "sqs:*"]);
     let roles = resources_of("AWS::IAM::Role");
-    for calls in CALLS.iter().filter(|calls| !calls.queues.is_empty()) {
+    for calls in ROLE_CALLS.iter().filter(|calls| !calls.queues.is_empty()) {
         let attached = roles[calls.role]["ManagedPolicyArns"]
             .as_array()
             .expect("policies");
@@ -301,12 +313,12 @@ fn every_role_with_rights_is_refused_without_tls() {
             calls.role
         );
     }
-    let queue = resources_of("AWS::SQS::QueuePolicy")["SetAsideQueuePolicy"];
+    let queue = resources_of("AWS::SQS::QueuePolicy")["QuarantineQueuePolicy"];
     assert_eq!(queue["PolicyDocument"]["Statement"][0]["Condition"], tls);
 }
 
 #[test]
-fn roles_are_taken_by_services_of_this_account_only() {
+fn roles_are_assumed_only_by_services_of_this_account() {
     for (name, role) in resources_of("AWS::IAM::Role") {
         let trust = role["AssumeRolePolicyDocument"]["Statement"]
             .as_array()
@@ -325,7 +337,7 @@ fn roles_are_taken_by_services_of_this_account_only() {
     }
 }
 
-/// Every method that the adapters call on a client of the SDK.
+/// Every method that the adapters call on a client of the SDK, which is recognised by the name `client`.
 fn called(folders: &[&str]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for folder in folders {
@@ -337,7 +349,7 @@ fn called(folders: &[&str]) -> BTreeSet<String> {
                     .chars()
                     .take_while(|c| c.is_ascii_lowercase() || *c == '_')
                     .collect();
-                // The settings of a client are no call, nor is what is made of it.
+                // Methods that read or convert the client are not calls.
                 let is_call = !["config", "into"].contains(&name.as_str());
                 if rest[name.len()..].starts_with("()") && is_call {
                     found.insert(name);
@@ -349,25 +361,28 @@ fn called(folders: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_code_calls_what_some_role_may_do_and_nothing_is_granted_that_it_does_not_call() {
-    let needed: BTreeMap<_, _> = NEEDED.iter().copied().collect();
+fn every_call_of_the_code_is_granted_to_a_role_and_every_granted_action_is_called() {
+    let needed: BTreeMap<_, _> = REQUIRED_ACTIONS.iter().copied().collect();
     let methods = called(&["shared/store-dynamodb/src", "shared/queue-sqs/src"]);
     assert!(methods.len() > 10, "{methods:?}");
-    let mut wanted = BTreeSet::new();
+    let mut required = BTreeSet::new();
     for method in &methods {
         let actions = needed
             .get(method.as_str())
-            .unwrap_or_else(|| panic!("which right does {method} need?"));
-        wanted.extend(actions.iter().copied());
+            .unwrap_or_else(|| panic!("add the action that {method} needs to REQUIRED_ACTIONS"));
+        required.extend(actions.iter().copied());
     }
-    let granted: BTreeSet<_> = CALLS
+    let granted: BTreeSet<_> = ROLE_CALLS
         .iter()
         .flat_map(|calls| calls.table.iter().chain(calls.queues))
         .copied()
         .chain(["ListQueues"])
         .collect();
-    let missing: Vec<_> = wanted.difference(&granted).collect();
-    assert!(missing.is_empty(), "called, granted to nobody: {missing:?}");
-    let idle: Vec<_> = granted.difference(&wanted).collect();
-    assert!(idle.is_empty(), "granted, called by nobody: {idle:?}");
+    let missing: Vec<_> = required.difference(&granted).collect();
+    assert!(
+        missing.is_empty(),
+        "called but granted to no role: {missing:?}"
+    );
+    let unused: Vec<_> = granted.difference(&required).collect();
+    assert!(unused.is_empty(), "granted but never called: {unused:?}");
 }

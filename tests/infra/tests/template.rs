@@ -1,12 +1,12 @@
-//! The template by itself: what cfn-lint says, and what an engine would not tell.
+//! Checks the template itself: with cfn-lint, and properties that an engine ignores.
 
 use dueline_tests_infra::{cfn_lint, root, template, text};
 use serde_json::json;
 
 #[test]
 fn f_147_the_template_is_valid_without_an_account() {
-    let answer = cfn_lint(&root().join("infra/cloudformation.yaml"));
-    assert!(answer.success, "{}{}", answer.output, answer.errors);
+    let result = cfn_lint(&root().join("infra/cloudformation.yaml"));
+    assert!(result.success, "{}{}", result.output, result.errors);
 }
 
 #[test]
@@ -18,14 +18,14 @@ fn a_misspelt_property_would_be_refused() {
     std::fs::create_dir_all(&folder).expect("a folder for a broken template");
     let file = folder.join("broken.yaml");
     std::fs::write(&file, wrong).expect("a broken template");
-    let answer = cfn_lint(&file);
-    std::fs::remove_dir_all(&folder).expect("the folder can go");
-    assert!(!answer.success);
+    let result = cfn_lint(&file);
+    std::fs::remove_dir_all(&folder).expect("the folder is removed");
+    assert!(!result.success);
     assert!(
-        answer.output.contains("PointInTimeRecoveryEnable"),
+        result.output.contains("PointInTimeRecoveryEnable"),
         "{}{}",
-        answer.output,
-        answer.errors
+        result.output,
+        result.errors
     );
 }
 
@@ -36,9 +36,9 @@ fn the_template_is_small_enough_to_be_sent_without_a_bucket() {
     assert!(bytes <= BYTES_MAX, "{bytes} bytes");
 }
 
-/// The engine takes these properties and forgets them, so they are read here and not after a deployment.
+/// The engine accepts these properties but ignores them, so they are checked here and not after a deployment.
 #[test]
-fn the_table_expires_items_can_be_restored_is_encrypted_and_outlives_its_stack() {
+fn the_table_expires_items_can_be_restored_is_encrypted_and_is_retained() {
     let table = &template()["Resources"]["Table"];
     assert_eq!(table["DeletionPolicy"], "Retain");
     assert_eq!(table["UpdateReplacePolicy"], "Retain");
@@ -57,7 +57,7 @@ fn the_table_expires_items_can_be_restored_is_encrypted_and_outlives_its_stack()
 }
 
 #[test]
-fn no_container_has_more_than_it_needs() {
+fn containers_run_without_privileges() {
     let resources = template()["Resources"].as_object().expect("resources");
     let tasks: Vec<_> = resources
         .values()

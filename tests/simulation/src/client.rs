@@ -1,55 +1,56 @@
-//! Clients: they submit, change their minds, and may die in between.
+//! Clients: they submit and change tasks, and may die between the store's answer and the message.
 
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Event, Modification, NewTask, Priority, RunningCancel, Task, TaskId, Token, Weight,
+    Due, Event, Modification, NewTask, Priority, RunningCancel, Task, TaskId, Token, Weight,
 };
-use dueline_ports::{Clock, Command, Create, Rng, Store, StoreError, TaskQueue, hand_on};
+use dueline_ports::{Clock, Command, Create, Rng, Store, StoreError, TaskQueue, send_enqueued};
 use dueline_runtime::DueSignal;
-use dueline_testkit::{History, What};
+use dueline_testkit::{EventHistory, HistoryEvent};
+use dueline_trace::Began;
 use tokio::time::{Instant, sleep};
 
-use crate::scenario::{Act, Scenario, Submit};
+use crate::scenario::{PlannedSubmit, Scenario, UserAction};
 
-/// After so many tries a client waits no longer than before.
-const TRIES_DOUBLED: u32 = 4;
+/// The pause between tries doubles at most this many times.
+const PAUSE_DOUBLINGS_MAX: u32 = 4;
 
-/// What a frontend has at hand.
+/// A client, with the store and queue that its frontend uses.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct SimulatedClient {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) queue: Arc<dyn TaskQueue>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) due: Arc<DueSignal>,
-    pub(crate) history: History,
+    pub(crate) history: EventHistory,
     pub(crate) scenario: Arc<Scenario>,
 }
 
-impl Client {
-    /// Submits the task with this number until the store says yes or the world has healed for long.
-    pub(crate) async fn submit(self, number: usize, submit: Submit) {
+impl SimulatedClient {
+    /// Submits the task with this number until the store accepts it, for two minutes at most.
+    pub(crate) async fn submit(self, number: usize, submit: PlannedSubmit) {
         let id = Scenario::task_id(number);
         let create = self.create(id, &submit);
-        self.history.record(What::SubmitSent { id });
+        self.history.record(HistoryEvent::SubmitSent { id });
         let until = Instant::now() + Duration::from_secs(120);
         let mut tries = 0;
         while Instant::now() < until {
             let create = vec![create.clone()];
             match self.store.create(self.clock.now(), create).await.pop() {
                 Some(Ok(created)) => {
-                    self.history.record(What::SubmitAcked { id });
+                    self.history.record(HistoryEvent::SubmitAcked { id });
                     if !submit.client_dies {
-                        self.hand_on(&created.task).await;
+                        self.send_enqueued(&created.task).await;
                     }
                     return;
                 }
                 Some(Err(error)) if error.is_retryable() => {
                     sleep(self.pause() * (1 << tries)).await;
-                    tries = (tries + 1).min(TRIES_DOUBLED);
+                    tries = (tries + 1).min(PAUSE_DOUBLINGS_MAX);
                 }
-                // Our own submit, whose answer was lost and which a user has changed since.
+                // An earlier try was stored, its answer was lost, and a user has changed the task since.
                 Some(Err(StoreError::Exists(_))) => return,
                 Some(Err(error)) => panic!("submit of task {number}: {error}"),
                 None => panic!("no answer for task {number}"),
@@ -57,12 +58,12 @@ impl Client {
         }
     }
 
-    fn create(&self, id: TaskId, submit: &Submit) -> Create {
+    fn create(&self, id: TaskId, submit: &PlannedSubmit) -> Create {
         let job = self.scenario.jobs[submit.job].name.clone();
         let now = self.clock.now();
         let task = NewTask {
             id_is_given: true,
-            run_at: submit.delay.map(|delay| now.after(delay)),
+            due: Due::from(submit.delay.map(|delay| now.after(delay))),
             priority: Priority::new(submit.priority).unwrap_or_default(),
             weight: Weight::ONE,
             ..NewTask::now(id, job, submit.script.payload())
@@ -71,18 +72,18 @@ impl Client {
             task,
             token: self.rng.token(),
             write: self.rng.write_id(),
-            hand_on: true,
+            may_enqueue: true,
             claim_for: None,
         }
     }
 
-    /// Does to a task what a user does, and tries again a few times.
-    pub(crate) async fn act(self, act: Act) {
+    /// Applies a user's action to a task, with a few retries.
+    pub(crate) async fn apply(self, action: UserAction) {
         let now = self.clock.now();
-        let (number, event) = match act {
-            Act::Cancel(number) => (number, cancel(RunningCancel::Refuse)),
-            Act::Stop(number) => (number, cancel(RunningCancel::Request)),
-            Act::Postpone(number, by) => {
+        let (number, event) = match action {
+            UserAction::Cancel(number) => (number, cancel(RunningCancel::Refuse)),
+            UserAction::Stop(number) => (number, cancel(RunningCancel::Request)),
+            UserAction::Postpone(number, by) => {
                 let run_at = Some(now.after(by));
                 let change = Modification {
                     run_at,
@@ -90,7 +91,7 @@ impl Client {
                 };
                 (number, modify(change, self.rng.token()))
             }
-            Act::Hurry(number) => {
+            UserAction::RaisePriority(number) => {
                 let priority = Priority::new(500).ok();
                 let change = Modification {
                     priority,
@@ -98,7 +99,7 @@ impl Client {
                 };
                 (number, modify(change, self.rng.token()))
             }
-            Act::Redrive(number) => (number, Event::Redrive),
+            UserAction::Redrive(number) => (number, Event::Redrive),
         };
         let command = Command {
             job: self.scenario.jobs[self.scenario.submits[number].job]
@@ -111,18 +112,18 @@ impl Client {
         for _ in 0..5 {
             let commands = vec![command.clone()];
             match self.store.apply(self.clock.now(), commands).await.pop() {
-                Some(Ok(applied)) => return self.hand_on(&applied.task).await,
+                Some(Ok(applied)) => return self.send_enqueued(&applied.task).await,
                 Some(Err(StoreError::Rejected(_) | StoreError::NotFound { .. })) | None => return,
                 Some(Err(_)) => sleep(self.pause()).await,
             }
         }
     }
 
-    async fn hand_on(&self, task: &Task) {
+    async fn send_enqueued(&self, task: &Task) {
         if let Some(at) = task.state.trigger_at() {
             self.due.announce(at);
         }
-        hand_on(&*self.queue, [task].into_iter()).await;
+        send_enqueued(&*self.queue, [task].into_iter(), Began::now()).await;
     }
 
     fn pause(&self) -> Duration {

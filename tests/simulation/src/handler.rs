@@ -1,4 +1,4 @@
-//! User code that does what the payload says, and tells the history what it did.
+//! User code that follows the script in its payload and records its runs in the history.
 
 use std::time::Duration;
 
@@ -6,33 +6,34 @@ use async_trait::async_trait;
 use dueline_domain::RetryClass;
 use dueline_executor::{Failure, Handler, HandlerResult, RunningTask, Success};
 use dueline_runtime::TaskGroup;
-use dueline_testkit::{History, HostGate, Site, What};
+use dueline_testkit::{EventHistory, FaultInjector, HistoryEvent, HostGate};
 
-use crate::Script;
+use crate::TaskScript;
 
-/// Longer than most leases.
+/// Shortest stall; longer than most leases.
 const STALL_MIN: Duration = Duration::from_secs(5);
 
 /// The handler of every job on one host.
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedHandler {
     pub(crate) host: usize,
     pub(crate) gate: HostGate,
-    pub(crate) history: History,
-    /// Decides whether the host stands still just before user code, so often in thousandths.
-    pub(crate) site: Site,
+    pub(crate) history: EventHistory,
+    /// Decides whether the host stalls just before user code.
+    pub(crate) injector: FaultInjector,
+    /// How often the host stalls, in thousandths.
     pub(crate) stalls: u32,
     pub(crate) group: TaskGroup,
 }
 
 #[async_trait]
-impl Handler for Scripted {
+impl Handler for ScriptedHandler {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
         self.stall();
-        let entered = Entered(self, Some(task));
-        // User code stands still while its host does, like everything else there.
-        self.gate.pass().await;
-        entered.begins();
-        self.history.record(What::RunStarted {
+        let pending = PendingRunGuard(self, Some(task));
+        // User code is paused together with its host.
+        self.gate.wait_until_running().await;
+        pending.disarm();
+        self.history.record(HistoryEvent::RunStarted {
             host: self.host,
             id: task.id(),
             token: task.token(),
@@ -40,8 +41,8 @@ impl Handler for Scripted {
         });
         let text = std::str::from_utf8(task.input()).map_err(Failure::from)?;
         let result = self.play(text.parse().map_err(Failure::fatal)?, task).await;
-        self.gate.pass().await;
-        self.history.record(What::RunEnded {
+        self.gate.wait_until_running().await;
+        self.history.record(HistoryEvent::RunEnded {
             host: self.host,
             id: task.id(),
             token: task.token(),
@@ -51,29 +52,31 @@ impl Handler for Scripted {
     }
 }
 
-/// A handler that was called and has not come to its first line.
-struct Entered<'a>(&'a Scripted, Option<&'a RunningTask>);
+/// Records a stopped run when a handler is dropped between its call and its first line.
+struct PendingRunGuard<'a>(&'a ScriptedHandler, Option<&'a RunningTask>);
 
-impl Entered<'_> {
-    fn begins(mut self) {
+impl PendingRunGuard<'_> {
+    fn disarm(mut self) {
         self.1 = None;
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for PendingRunGuard<'_> {
     fn drop(&mut self) {
         if let Some(task) = self.1 {
             let (id, token) = (task.id(), task.token());
-            self.0.history.record(What::RunStopped { id, token });
+            self.0
+                .history
+                .record(HistoryEvent::RunStopped { id, token });
         }
     }
 }
 
-impl Scripted {
-    /// The one moment at which nobody can look at a lease any more.
+impl ScriptedHandler {
+    /// May pause the host between the last check of the lease and the first line of user code.
     fn stall(&self) {
-        if self.stalls > 0 && self.site.roll("pause before user code", self.stalls) {
-            let lasts = STALL_MIN + self.site.up_to(STALL_MIN);
+        if self.stalls > 0 && self.injector.roll("pause before user code", self.stalls) {
+            let lasts = STALL_MIN + self.injector.random_duration(STALL_MIN);
             let gate = self.gate.clone();
             gate.pause();
             self.group.spawn_infallible("end of a stall", async move {
@@ -83,28 +86,28 @@ impl Scripted {
         }
     }
 
-    async fn play(&self, script: Script, task: &RunningTask) -> HandlerResult {
+    async fn play(&self, script: TaskScript, task: &RunningTask) -> HandlerResult {
         match script {
-            Script::Succeed(0) => {}
-            // Some handlers stop when they are told to, and some do not care.
-            Script::Succeed(ms) if ms % 2 == 0 => {
+            TaskScript::Succeed(0) => {}
+            // An even number stands for a handler that stops on request, an odd one for a handler that does not.
+            TaskScript::Succeed(ms) if ms % 2 == 0 => {
                 tokio::select! {
                     biased;
                     _ = task.stopped() => return Err(Failure::Cancelled),
                     () = tokio::time::sleep(Duration::from_millis(ms)) => {}
                 }
             }
-            Script::Succeed(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-            Script::Fail(times) if task.attempt() < times => {
+            TaskScript::Succeed(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+            TaskScript::Fail(times) if task.attempt() < times => {
                 return Err(Failure::retriable(RetryClass::Standard, "not yet"));
             }
-            Script::Fail(_) => {}
-            Script::Fatal => return Err(Failure::fatal("never")),
-            // As a panic, but without a message on the screen.
-            Script::Panic => std::panic::resume_unwind(Box::new("as told")),
-            Script::Poison => {
+            TaskScript::Fail(_) => {}
+            TaskScript::Fatal => return Err(Failure::fatal("never")),
+            // Unwinds like a panic, but prints no message.
+            TaskScript::Panic => std::panic::resume_unwind(Box::new("scripted panic")),
+            TaskScript::Poison => {
                 self.gate.kill();
-                self.gate.pass().await;
+                self.gate.wait_until_running().await;
             }
         }
         Ok(Success::default())

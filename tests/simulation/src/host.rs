@@ -1,4 +1,4 @@
-//! One host: what runs on it, from its start to its end.
+//! A simulated host and the processes that run on it one after another.
 
 use std::{
     sync::{
@@ -18,37 +18,39 @@ use dueline_ports::{
 };
 use dueline_runtime::{DueSignal, EndSignal, ServiceError, Shutdown};
 use dueline_status_controller as status;
-use dueline_testkit::{HostGate, Site, Switch};
+use dueline_testkit::{FaultInjector, FaultySinks, HostGate, Switch};
 
-use crate::{handler::Scripted, link::StatusLink, scenario::HostKind, world::World};
+use crate::{
+    handler::ScriptedHandler, link::StatusLink, scenario::HostKind, world::SimulatedWorld,
+};
 
-/// How long a host that is told to stop may go on with what it runs.
+/// How long runs may continue after the host was asked to stop.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A place for a host; whoever runs there is replaced when it dies.
-pub(crate) struct Host {
+/// A host. When its process dies, a new one takes its place.
+pub(crate) struct SimulatedHost {
     pub(crate) number: usize,
     pub(crate) kind: HostKind,
-    /// Its clock, which outlives the processes.
+    /// The host's clock; it survives restarts of the process.
     pub(crate) clock: Arc<TokioClock>,
-    /// While on, it reaches neither store nor status controllers.
+    /// While on, the host reaches neither the store nor the status controllers.
     pub(crate) cut_off: Switch,
-    /// How many processes have run there.
+    /// Number of processes that were started on the host.
     starts: AtomicU32,
-    /// The process that runs there now.
-    process: Mutex<Process>,
+    /// The current process.
+    process: Mutex<HostProcess>,
 }
 
-/// One process, from its start to its death.
+/// One process of a host.
 #[derive(Clone, Default)]
-struct Process {
+struct HostProcess {
     gate: HostGate,
     stop: Shutdown,
-    /// How long after its death the next one starts; `None` for never.
-    comes_back: Option<Duration>,
+    /// Time from its death to the start of the next process; `None` for never.
+    restart_after: Option<Duration>,
 }
 
-impl Host {
+impl SimulatedHost {
     pub(crate) fn new(number: usize, kind: HostKind, clock: TokioClock) -> Self {
         Self {
             number,
@@ -60,41 +62,41 @@ impl Host {
         }
     }
 
-    /// The gate of the process that runs there now.
+    /// The gate of the current process.
     pub(crate) fn gate(&self) -> HostGate {
         self.process().gate
     }
 
-    /// Kills the process; another one starts after `comes_back`.
-    pub(crate) fn crash(&self, comes_back: Option<Duration>) {
+    /// Kills the process; a new one starts after `restart_after`.
+    pub(crate) fn crash(&self, restart_after: Option<Duration>) {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        process.comes_back = comes_back;
+        process.restart_after = restart_after;
         process.gate.kill();
     }
 
-    /// Tells the process to stop in order; another one starts when it has.
+    /// Shuts the process down in order; a new one starts when it has ended.
     pub(crate) fn restart(&self) {
         self.process().stop.stop_intake();
     }
 
-    fn process(&self) -> Process {
+    fn process(&self) -> HostProcess {
         self.process
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn new_process(&self) -> Process {
-        let process = Process {
-            comes_back: Some(Duration::from_secs(2)),
-            ..Process::default()
+    fn new_process(&self) -> HostProcess {
+        let process = HostProcess {
+            restart_after: Some(Duration::from_secs(2)),
+            ..HostProcess::default()
         };
         *self.process.lock().unwrap_or_else(PoisonError::into_inner) = process.clone();
         process
     }
 
-    /// Runs one process after another, for as long as the world lasts.
-    pub(crate) async fn live(self: Arc<Self>, world: Arc<World>) {
+    /// Runs one process after another until the world ends.
+    pub(crate) async fn run_processes(self: Arc<Self>, world: Arc<SimulatedWorld>) {
         loop {
             let process = self.new_process();
             let (ended, end) = tokio::sync::oneshot::channel();
@@ -103,26 +105,26 @@ impl Host {
                 let process = process.clone();
                 async move {
                     let answer = host.run(&world, &process).await;
-                    // Nobody listens when the host has died meanwhile.
+                    // The receiver is gone if the host has died meanwhile.
                     let _ = ended.send(answer);
                 }
             });
             tokio::select! {
                 biased;
-                () = process.gate.died() => {
+                () = process.gate.wait_until_dead() => {
                     world.counters.count("host crashed");
-                    // What is left of it may stop; nothing it does gets out any more.
+                    // The gate blocks all further effects of the dead process; what still runs may stop.
                     process.stop.stop_work();
-                    let Some(after) = self.process().comes_back else { return };
+                    let Some(after) = self.process().restart_after else { return };
                     tokio::time::sleep(after).await;
                 }
                 answer = end => {
-                    let told = process.stop.is_intake_stopped();
+                    let was_stopped = process.stop.is_intake_stopped();
                     match answer {
-                        Ok(Ok(())) if told => world.counters.count("host stopped in order"),
+                        Ok(Ok(())) if was_stopped => world.counters.count("host stopped in order"),
                         answer => world.fail(format!("host {} ended: {answer:?}", self.number)),
                     }
-                    // A process that has ended holds nothing and hears of nothing.
+                    // A process that has ended has no further effects.
                     process.gate.kill();
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }
@@ -130,30 +132,30 @@ impl Host {
         }
     }
 
-    async fn run(&self, world: &World, process: &Process) -> Result<(), ServiceError> {
-        let site = Site {
+    async fn run(&self, world: &SimulatedWorld, process: &HostProcess) -> Result<(), ServiceError> {
+        let injector = FaultInjector {
             gate: process.gate.clone(),
             outages: vec![self.cut_off.clone()],
             rng: Arc::new(SeededRng::new(world.rng.next_u64())),
-            ..world.site.clone()
+            ..world.injector.clone()
         };
         match self.kind {
-            HostKind::Consumer => self.consumer(world, &site, process).await,
-            HostKind::Status => self.status(world, &site, process).await,
-            HostKind::Worker => self.worker(world, &site, process).await,
+            HostKind::Consumer => self.consumer(world, &injector, process).await,
+            HostKind::Status => self.status(world, &injector, process).await,
+            HostKind::Worker => self.worker(world, &injector, process).await,
         }
     }
 
-    fn store(&self, world: &World, site: &Site) -> Arc<dyn Store> {
-        world.store_for(site.with(&[&self.cut_off, &world.store_outage]))
+    fn store(&self, world: &SimulatedWorld, injector: &FaultInjector) -> Arc<dyn Store> {
+        world.store_for(injector.with_outages(&[&self.cut_off, &world.store_outage]))
     }
 
-    fn queue(&self, world: &World, site: &Site) -> Arc<dyn TaskQueue> {
-        let site = site.with(&[&world.queue_outage]);
-        Arc::new(world.queue.for_site(site))
+    fn queue(&self, world: &SimulatedWorld, injector: &FaultInjector) -> Arc<dyn TaskQueue> {
+        let injector = injector.with_outages(&[&world.queue_outage]);
+        Arc::new(world.queue.for_injector(injector))
     }
 
-    fn due(&self, world: &World) -> Arc<DueSignal> {
+    fn due(&self, world: &SimulatedWorld) -> Arc<DueSignal> {
         match world.scenario.signals {
             true => world.due.clone(),
             false => Arc::default(),
@@ -162,94 +164,102 @@ impl Host {
 
     async fn consumer(
         &self,
-        world: &World,
-        site: &Site,
-        process: &Process,
+        world: &SimulatedWorld,
+        injector: &FaultInjector,
+        process: &HostProcess,
     ) -> Result<(), ServiceError> {
         let deps = consumer::Deps {
-            store: self.store(world, site),
-            queue: self.queue(world, site),
+            store: self.store(world, injector),
+            queue: self.queue(world, injector),
             clock: self.clock.clone(),
-            rng: rng(site),
+            rng: rng(injector),
             due: self.due(world),
+            ended: Arc::<EndSignal>::default(),
+            sinks: Arc::new(FaultySinks::new(
+                injector.with_outages(&[&self.cut_off]),
+                world.history.clone(),
+            )),
         };
         let config = consumer::Config {
-            sharing: self.sharing(world, site),
+            sharing: self.sharing(world, injector),
             ..consumer::Config::default()
         };
         consumer::run(config, deps, process.stop.clone()).await
     }
 
-    /// Each process is a member of its own.
-    fn sharing(&self, world: &World, site: &Site) -> Option<consumer::Sharing> {
+    /// Membership of a consumer that shares partitions. Each process is a new member.
+    fn sharing(
+        &self,
+        world: &SimulatedWorld,
+        injector: &FaultInjector,
+    ) -> Option<consumer::Sharing> {
         let fleet = world.scenario.fleet.as_ref()?;
         if !fleet.shares(self.number) {
             return None;
         }
         if self.starts.fetch_add(1, Ordering::Relaxed) > 0 {
-            world.counters.count("member came back as another one");
+            world.counters.count("member restarted under a new id");
         }
         let name = format!("consumer-{}", self.number);
         Some(consumer::Sharing {
-            me: WorkerId::new(&name, site.rng.next_u64()).unwrap_or_else(|_| unreachable!()),
-            interval: fleet.membership,
+            me: WorkerId::new(&name, injector.rng.next_u64()).unwrap_or_else(|_| unreachable!()),
+            interval: fleet.membership_interval,
         })
     }
 
     async fn status(
         &self,
-        world: &World,
-        site: &Site,
-        process: &Process,
+        world: &SimulatedWorld,
+        injector: &FaultInjector,
+        process: &HostProcess,
     ) -> Result<(), ServiceError> {
         let deps = status::Deps {
-            store: self.store(world, site),
-            queue: self.queue(world, site),
+            store: self.store(world, injector),
+            queue: self.queue(world, injector),
             clock: self.clock.clone(),
-            rng: rng(site),
+            rng: rng(injector),
             due: self.due(world),
             ended: Arc::<EndSignal>::default(),
         };
-        let (claims_start, heartbeats_coalesced) = world.scenario.economy;
         let config = status::Config {
             interval: Duration::from_secs(1),
-            claims_start,
-            heartbeats_coalesced,
+            claims_start: world.scenario.claims_start,
+            heartbeats_coalesced: world.scenario.heartbeats_coalesced,
             ..status::Config::default()
         };
-        let service = status::StatusController::new(config, deps);
+        let service = status::StatusControllerService::new(config, deps);
         let (gate, cut_off) = (process.gate.clone(), self.cut_off.clone());
-        let up = service.clone();
-        world.directory.put(self.number, gate, cut_off, up);
+        let endpoint = service.clone();
+        world.directory.put(self.number, gate, cut_off, endpoint);
         status::run(service, process.stop.clone()).await
     }
 
     async fn worker(
         &self,
-        world: &World,
-        site: &Site,
-        process: &Process,
+        world: &SimulatedWorld,
+        injector: &FaultInjector,
+        process: &HostProcess,
     ) -> Result<(), ServiceError> {
         let link = StatusLink::new(
-            site.with(&[&self.cut_off]),
+            injector.with_outages(&[&self.cut_off]),
             world.directory.clone(),
             world.group.clone(),
             world.scenario.store.rates.unavailable,
             world.scenario.store.rates.latency_max,
         );
         let deps = controller::Deps {
-            queue: self.queue(world, site),
+            queue: self.queue(world, injector),
             status: Arc::new(link),
             jobs_changed: Arc::default(),
         };
-        let work = controller::Controller::new(controller::Config::default(), deps);
+        let service = controller::ControllerService::new(controller::Config::default(), deps);
         let stop_controller = Shutdown::new();
-        let serving = controller::run(work.clone(), stop_controller.clone());
+        let serving = controller::run(service.clone(), stop_controller.clone());
 
-        let first = self.executor(world, site, process, work.clone())?;
+        let first = self.executor(world, injector, process, service.clone())?;
         let more = world.scenario.fleet.as_ref().map_or(1, |f| f.executors) > 1;
         let second = match more {
-            true => Some(self.executor(world, site, process, work)?),
+            true => Some(self.executor(world, injector, process, service)?),
             false => None,
         };
         let executors = async {
@@ -275,7 +285,7 @@ impl Host {
                 ended = executors => ended,
                 () = drain => Ok(()),
             };
-            // Its controller must outlive it, or its last words are lost.
+            // The controller stops after the executors, so that their last reports get through.
             stop_controller.stop_work();
             ended
         };
@@ -285,34 +295,34 @@ impl Host {
 
     fn executor(
         &self,
-        world: &World,
-        site: &Site,
-        process: &Process,
-        work: Arc<controller::Controller>,
+        world: &SimulatedWorld,
+        injector: &FaultInjector,
+        process: &HostProcess,
+        service: Arc<controller::ControllerService>,
     ) -> Result<Arc<executor::Executor>, ServiceError> {
         let mut registry = executor::Registry::builder();
         for job in &world.scenario.jobs {
-            let handler = Scripted {
+            let handler = ScriptedHandler {
                 host: self.number,
                 gate: process.gate.clone(),
                 history: world.history.clone(),
-                site: site.with(&[]),
+                injector: injector.with_outages(&[]),
                 stalls: world.scenario.stalls,
                 group: world.group.clone(),
             };
             registry = registry.job(job.name.as_str(), handler);
         }
         let deps = executor::Deps {
-            work,
+            controller: service,
             clock: self.clock.clone(),
-            rng: rng(site),
+            rng: rng(injector),
             registry: registry.build().unwrap_or_default(),
         };
         let config = executor::Config {
             concurrency: 3,
             heartbeat_interval: Duration::from_secs(1),
             kill_grace: Duration::from_millis(800),
-            ..executor::Config::new(format!("host-{}", self.number), site.rng.next_u64())
+            ..executor::Config::new(format!("host-{}", self.number), injector.rng.next_u64())
         };
         executor::Executor::new(config, deps).map_err(|error| ServiceError {
             task: "executor",
@@ -321,6 +331,6 @@ impl Host {
     }
 }
 
-fn rng(site: &Site) -> Arc<dyn Rng> {
-    Arc::new(SeededRng::new(site.rng.next_u64()))
+fn rng(injector: &FaultInjector) -> Arc<dyn Rng> {
+    Arc::new(SeededRng::new(injector.rng.next_u64()))
 }

@@ -1,22 +1,24 @@
 #![doc = include_str!("../README.md")]
 
-mod bad;
 mod client;
-mod delays;
 mod handler;
 mod host;
 mod link;
+mod metrics_recorder;
 mod nemesis;
-mod recorder;
+mod planted_bugs;
+mod probe;
 mod run;
 mod scenario;
 mod script;
-mod tail;
+mod start_delays;
 mod world;
 
-pub use bad::Bad;
-pub use delays::{Wait, waits};
-pub use run::{first_broken, play, run, run_all};
-pub use scenario::{Act, Blow, Fleet, HostKind, Mode, Scenario, Submit};
-pub use script::Script;
-pub use world::Report;
+pub use planted_bugs::PlantedBug;
+pub use run::{first_violation, play, run, run_all};
+pub use scenario::{
+    Disruption, FleetSettings, HostKind, PlannedSubmit, Scenario, UserAction, WorldMode,
+};
+pub use script::TaskScript;
+pub use start_delays::{StartDelay, start_delays};
+pub use world::WorldReport;

@@ -1,4 +1,4 @@
-//! The way from a controller to the status controllers.
+//! The simulated network between a controller and the status controllers.
 
 use std::{
     sync::{
@@ -10,52 +10,53 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    Alive, ApiError, Assignment, ErrorKind, Registration, Report, Reported, ServedJob, Status,
+    ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck, ServedJob,
+    StatusController,
 };
 use dueline_domain::{TaskRef, WorkerId};
 use dueline_runtime::TaskGroup;
-use dueline_testkit::{HostGate, Site, Switch};
+use dueline_testkit::{FaultInjector, HostGate, Switch};
 use tokio::{sync::oneshot, time::timeout};
 
-/// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a call waits for its answer.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The status controllers that are up, by host.
+/// The status controllers that were started, by host number.
 #[derive(Clone, Default)]
-pub(crate) struct Directory(Arc<Mutex<Vec<Option<Target>>>>);
+pub(crate) struct StatusDirectory(Arc<Mutex<Vec<Option<StatusEndpoint>>>>);
 
 #[derive(Clone)]
-struct Target {
+struct StatusEndpoint {
     gate: HostGate,
-    /// While on, its health check fails, because it cannot reach its store.
+    /// While on, the health check fails because the status controller cannot reach its store.
     cut_off: Switch,
-    status: Arc<dyn Status>,
+    status: Arc<dyn StatusController>,
 }
 
-impl Directory {
-    /// A status controller came up as the one with this number.
+impl StatusDirectory {
+    /// Registers the status controller that was started on the host with this number.
     pub(crate) fn put(
         &self,
         number: usize,
         gate: HostGate,
         cut_off: Switch,
-        status: Arc<dyn Status>,
+        status: Arc<dyn StatusController>,
     ) {
         let mut targets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if targets.len() <= number {
             targets.resize(number + 1, None);
         }
-        targets[number] = Some(Target {
+        targets[number] = Some(StatusEndpoint {
             gate,
             cut_off,
             status,
         });
     }
 
-    /// The next healthy one after `turn` changes.
-    fn pick(&self, turn: usize) -> Option<Target> {
+    /// The healthy status controller that is used after `turn` failovers.
+    fn pick(&self, turn: usize) -> Option<StatusEndpoint> {
         let targets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let up: Vec<&Target> = targets
+        let up: Vec<&StatusEndpoint> = targets
             .iter()
             .flatten()
             .filter(|target| !target.gate.is_dead() && !target.cut_off.is_on())
@@ -65,31 +66,32 @@ impl Directory {
     }
 }
 
-/// A client of all status controllers. A call that has left goes on although its caller gives up, dies or is paused;
-/// its answer may be lost.
+/// A client of all status controllers. A call that was sent is carried out even if its caller times out, dies or is
+/// paused; its answer may be lost.
 pub(crate) struct StatusLink {
-    site: Site,
-    targets: Directory,
-    /// Goes up with each call that was not answered, so that the next one goes elsewhere.
+    injector: FaultInjector,
+    targets: StatusDirectory,
+    /// Number of failovers: each call that timed out sends the next call to another status controller.
     turn: AtomicUsize,
-    /// Runs the calls on the other side.
+    /// Runs the calls on the server side.
     network: TaskGroup,
-    /// Faults of each kind, in thousandths, and longest way in each direction.
+    /// Rate of lost calls and of lost answers, in thousandths.
     faults: u32,
+    /// Longest latency in each direction.
     latency_max: Duration,
 }
 
 impl StatusLink {
     pub(crate) fn new(
-        site: Site,
-        targets: Directory,
+        injector: FaultInjector,
+        targets: StatusDirectory,
         network: TaskGroup,
         faults: u32,
         latency_max: Duration,
     ) -> Self {
         Self {
-            turn: AtomicUsize::new(site.rng.below(8) as usize),
-            site,
+            turn: AtomicUsize::new(injector.rng.below(8) as usize),
+            injector,
             targets,
             network,
             faults,
@@ -97,28 +99,34 @@ impl StatusLink {
         }
     }
 
-    async fn call<T, F>(&self, call: impl FnOnce(Arc<dyn Status>) -> F) -> Result<T, ApiError>
+    async fn call<T, F>(
+        &self,
+        call: impl FnOnce(Arc<dyn StatusController>) -> F,
+    ) -> Result<T, ApiError>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
         let answer = self.try_call(call).await;
         if answer.is_err() {
-            self.site.counters.count("status answered an error");
+            self.injector.counters.count("status answered an error");
         }
         answer
     }
 
-    async fn try_call<T, F>(&self, call: impl FnOnce(Arc<dyn Status>) -> F) -> Result<T, ApiError>
+    async fn try_call<T, F>(
+        &self,
+        call: impl FnOnce(Arc<dyn StatusController>) -> F,
+    ) -> Result<T, ApiError>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        self.site.travel(self.latency_max).await;
-        if self.site.is_out() {
+        self.injector.cross_network(self.latency_max).await;
+        if self.injector.has_outage() {
             return Err(ApiError::unavailable("cut off"));
         }
-        if self.site.roll("status call lost", self.faults) {
+        if self.injector.roll("status call lost", self.faults) {
             return Err(ApiError::unavailable("no connection"));
         }
         let turn = self.turn.load(Ordering::Relaxed);
@@ -127,27 +135,27 @@ impl StatusLink {
         };
         let (reply, answer) = oneshot::channel();
         let gate = target.gate.clone();
-        let work = call(target.status);
+        let handled = call(target.status);
         self.network.spawn_infallible("call", async move {
             tokio::select! {
                 biased;
-                () = gate.died() => {}
-                answer = work => {
-                    // The caller may have given up.
+                () = gate.wait_until_dead() => {}
+                answer = handled => {
+                    // The caller may have timed out.
                     let _ = reply.send(answer);
                 }
             }
         });
-        let answer = timeout(PATIENCE, answer).await;
-        self.site.travel(self.latency_max).await;
-        if self.site.roll("status answer lost", self.faults) {
+        let answer = timeout(CALL_TIMEOUT, answer).await;
+        self.injector.cross_network(self.latency_max).await;
+        if self.injector.roll("status answer lost", self.faults) {
             return Err(deadline());
         }
         match answer {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(ApiError::unavailable("connection lost")),
             Err(_) => {
-                // Unless another call has turned away meanwhile.
+                // Unless another call has failed over meanwhile.
                 let (next, order) = (turn + 1, Ordering::Relaxed);
                 let _ = self.turn.compare_exchange(turn, next, order, order);
                 Err(deadline())
@@ -169,7 +177,7 @@ fn for_each<T>(
 }
 
 #[async_trait]
-impl Status for StatusLink {
+impl StatusController for StatusLink {
     async fn claim(
         &self,
         worker: &WorkerId,
@@ -177,30 +185,34 @@ impl Status for StatusLink {
         start: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         let (worker, count) = (worker.clone(), messages.len());
-        let call =
-            |status: Arc<dyn Status>| async move { status.claim(&worker, messages, start).await };
+        let call = |status: Arc<dyn StatusController>| async move {
+            status.claim(&worker, messages, start).await
+        };
         for_each(self.call(call).await, count)
     }
 
-    async fn report(&self, reports: Vec<Report>) -> Vec<Result<Reported, ApiError>> {
+    async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let count = reports.len();
-        let call = |status: Arc<dyn Status>| async move { status.report(reports).await };
+        let call = |status: Arc<dyn StatusController>| async move { status.report(reports).await };
         for_each(self.call(call).await, count)
     }
 
-    async fn alive(&self, worker: Registration) -> Result<Alive, ApiError> {
-        let call = |status: Arc<dyn Status>| async move { status.alive(worker).await };
+    async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
+        let call =
+            |status: Arc<dyn StatusController>| async move { status.register_worker(worker).await };
         self.call(call).await.flatten()
     }
 
-    async fn leave(&self, worker: &WorkerId) -> Result<(), ApiError> {
+    async fn deregister_worker(&self, worker: &WorkerId) -> Result<(), ApiError> {
         let worker = worker.clone();
-        let call = |status: Arc<dyn Status>| async move { status.leave(&worker).await };
+        let call = |status: Arc<dyn StatusController>| async move {
+            status.deregister_worker(&worker).await
+        };
         self.call(call).await.flatten()
     }
 
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError> {
-        let call = |status: Arc<dyn Status>| async move { status.jobs().await };
+        let call = |status: Arc<dyn StatusController>| async move { status.jobs().await };
         self.call(call).await.flatten()
     }
 }

@@ -1,71 +1,72 @@
-//! Does to the world what the scenario says.
+//! Injects the disruptions of a scenario.
 
 use std::{sync::Arc, time::Duration};
 
 use dueline_ports::TaskQueue as _;
-use dueline_testkit::{Switch, What};
+use dueline_testkit::{HistoryEvent, Switch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{scenario::Blow, world::World};
+use crate::{scenario::Disruption, world::SimulatedWorld};
 
-/// How often the queue that is to deliver nothing is deleted.
+/// Period in which a queue that must deliver nothing is deleted.
 const DEAD_QUEUE_PERIOD: Duration = Duration::from_millis(100);
 
-pub(crate) struct Nemesis(pub(crate) Arc<World>);
+/// Injects the disruptions of a scenario at their times.
+pub(crate) struct Nemesis(pub(crate) Arc<SimulatedWorld>);
 
 impl Nemesis {
-    pub(crate) async fn rage(self, begun: Instant) {
+    pub(crate) async fn run(self, begun: Instant) {
         let scenario = self.0.scenario.clone();
-        for (at, blow) in &scenario.blows {
+        for (at, disruption) in &scenario.disruptions {
             sleep_until(begun + *at).await;
-            self.strike(blow).await;
+            self.inject(disruption).await;
         }
     }
 
-    async fn strike(&self, blow: &Blow) {
+    async fn inject(&self, disruption: &Disruption) {
         let world = &self.0;
-        let note = |note| world.history.record(What::Note(note));
-        match blow {
-            Blow::Crash(host, comes_back) => {
+        let note = |note| world.history.record(HistoryEvent::Note(note));
+        match disruption {
+            Disruption::Crash(host, restart_after) => {
                 note("crash");
-                world.hosts[*host].crash(*comes_back);
+                world.hosts[*host].crash(*restart_after);
             }
-            Blow::Pause(host, lasts) => {
+            Disruption::Pause(host, lasts) => {
                 note("pause");
                 let fleet = world.scenario.fleet.as_ref();
-                if fleet.is_some_and(|f| f.shares(*host) && *lasts > f.missed_after()) {
-                    note("member paused for longer than others wait");
+                if fleet.is_some_and(|f| f.shares(*host) && *lasts > f.silent_after()) {
+                    note("member paused past its silence limit");
                 }
                 let gate = world.hosts[*host].gate();
                 gate.pause();
                 self.after(*lasts, move || gate.resume());
             }
-            Blow::Restart(host) => {
+            Disruption::Restart(host) => {
                 note("restart");
                 world.hosts[*host].restart();
             }
-            Blow::CutOff(host, lasts) => {
+            Disruption::CutOff(host, lasts) => {
                 note("cut off");
-                self.on_for(&world.hosts[*host].cut_off, *lasts);
+                self.switch_on_for(&world.hosts[*host].cut_off, *lasts);
             }
-            Blow::StoreOutage(lasts) => {
+            Disruption::StoreOutage(lasts) => {
                 note("store outage");
-                self.on_for(&world.store_outage, *lasts);
+                self.switch_on_for(&world.store_outage, *lasts);
             }
-            Blow::QueueOutage(lasts) => {
+            Disruption::QueueOutage(lasts) => {
                 note("queue outage");
-                self.on_for(&world.queue_outage, *lasts);
+                self.switch_on_for(&world.queue_outage, *lasts);
             }
-            Blow::DropQueue(job) => {
+            Disruption::DeleteQueue(job) => {
                 note("queue deleted");
-                // The queue in memory cannot fail.
+                // Deleting a queue in memory cannot fail.
                 let _ = world.local_queue.remove(job).await;
             }
-            Blow::LoseQueue(job, blocked_for) => {
+            Disruption::DeleteAndBlockQueue(job, blocked_for) => {
                 note("queue deleted");
                 let _ = world.queue.delete(job, *blocked_for).await;
             }
-            Blow::Hot(hot, rate, lasts) => {
+            Disruption::HotSpot(hot, rate, lasts) => {
                 note("store hot");
                 world.engine.heat(hot.clone(), *rate);
                 let (engine, hot, counters) =
@@ -76,7 +77,7 @@ impl Nemesis {
                     engine.cool(&hot);
                 });
             }
-            Blow::DeadQueue(job) => {
+            Disruption::DeadQueue(job) => {
                 note("queue dead");
                 let (queue, job) = (world.local_queue.clone(), job.clone());
                 world.group.spawn_infallible("dead queue", async move {
@@ -86,23 +87,25 @@ impl Nemesis {
                     }
                 });
             }
-            Blow::Clock(host, skew_ms) => {
+            Disruption::ClockJump(host, skew_ms) => {
                 note("clock jumped");
                 world.hosts[*host].clock.set_skew(*skew_ms);
             }
         }
     }
 
-    fn on_for(&self, switch: &Switch, lasts: Duration) {
+    fn switch_on_for(&self, switch: &Switch, lasts: Duration) {
         switch.set(true);
         let switch = switch.clone();
         self.after(lasts, move || switch.set(false));
     }
 
     fn after(&self, lasts: Duration, then: impl FnOnce() + Send + 'static) {
-        self.0.group.spawn_infallible("end of a blow", async move {
-            sleep(lasts).await;
-            then();
-        });
+        self.0
+            .group
+            .spawn_infallible("end of a disruption", async move {
+                sleep(lasts).await;
+                then();
+            });
     }
 }

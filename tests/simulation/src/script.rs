@@ -1,12 +1,12 @@
-//! What a task does when it runs, told by its payload.
+//! The script of a task: its payload says what its handler does.
 
 use std::{fmt, str::FromStr};
 
 use bytes::Bytes;
 
-/// The plan of a handler.
+/// What a handler does when it runs a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Script {
+pub enum TaskScript {
     /// Succeeds after this many milliseconds.
     Succeed(u64),
     /// Fails this many times, then succeeds.
@@ -15,18 +15,18 @@ pub enum Script {
     Fatal,
     /// Panics, each time.
     Panic,
-    /// Takes its whole host down, each time.
+    /// Crashes the host, each time.
     Poison,
 }
 
-impl Script {
-    /// The payload that tells this.
+impl TaskScript {
+    /// The script as a payload.
     pub fn payload(self) -> Bytes {
         Bytes::from(self.to_string())
     }
 }
 
-impl fmt::Display for Script {
+impl fmt::Display for TaskScript {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Succeed(ms) => write!(f, "succeed {ms}"),
@@ -38,21 +38,21 @@ impl fmt::Display for Script {
     }
 }
 
-impl FromStr for Script {
+impl FromStr for TaskScript {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, number) = text.split_once(' ').ok_or("no number")?;
         let number: u64 = number
             .parse()
-            .map_err(|_| format!("'{number}' is no number"))?;
+            .map_err(|_| format!("'{number}' is not a number"))?;
         Ok(match word {
             "succeed" => Self::Succeed(number),
             "fail" => Self::Fail(u32::try_from(number).unwrap_or(u32::MAX)),
             "fatal" => Self::Fatal,
             "panic" => Self::Panic,
             "poison" => Self::Poison,
-            _ => return Err(format!("'{word}' is no script")),
+            _ => return Err(format!("'{word}' is not a script")),
         })
     }
 }

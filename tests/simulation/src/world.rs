@@ -1,4 +1,4 @@
-//! The whole cluster in one thread, from its start until all is quiet.
+//! The whole cluster in one thread, from its start until all tasks have ended.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -13,75 +13,77 @@ use dueline_ports::{
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
 use dueline_runtime::{DueSignal, TaskGroup};
 use dueline_testkit::{
-    Checker, Counters, Engine, Expected, FaultyQueue, FaultyStore, History, HostGate, LaggingStore,
-    RecordingQueue, RecordingStore, Site, Switch, What, sometimes,
+    Checker, Counters, EventHistory, FaultInjector, FaultyQueue, FaultyStore, HistoryEvent,
+    HostGate, LaggingStore, RecordingQueue, RecordingStore, RunExpectations, StoreEngine, Switch,
+    count_events,
 };
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    bad::{Bad, BadStore, HastyQueue},
-    client::Client,
-    host::Host,
-    link::Directory,
+    client::SimulatedClient,
+    host::SimulatedHost,
+    link::StatusDirectory,
     nemesis::Nemesis,
-    scenario::{BASE, HostKind, Mode, Scenario},
-    tail::{self, TAIL},
+    planted_bugs::{AckOnReceiveQueue, BuggyStore, PlantedBug},
+    probe::{self, PROBE_TASKS},
+    scenario::{BASE, HostKind, Scenario, WorldMode},
 };
 
-/// What everybody in a world shares.
-pub(crate) struct World {
+/// The state that all hosts, clients and faults of a world share.
+pub(crate) struct SimulatedWorld {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) rng: SeededRng,
     pub(crate) memory: Arc<MemoryStore>,
-    /// The store and the queue as the network leads to them.
+    /// The store with its recorder and index lag; each host adds its own faults.
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) engine: Engine,
+    pub(crate) engine: StoreEngine,
+    /// The queue with its faults.
     pub(crate) queue: FaultyQueue,
-    /// The queue itself, for those who delete it.
+    /// The queue without faults, for deleting it.
     pub(crate) local_queue: Arc<LocalQueue>,
-    /// What sites have in common; each host has its own gate and outages.
-    pub(crate) site: Site,
+    /// Common faults of all hosts and clients; each host adds its own gate and outages.
+    pub(crate) injector: FaultInjector,
     pub(crate) store_outage: Switch,
     pub(crate) queue_outage: Switch,
-    /// While on, the index of due tasks lags.
+    /// While on, the due index lags behind the store.
     index_lags: Switch,
-    pub(crate) directory: Directory,
+    pub(crate) directory: StatusDirectory,
     pub(crate) due: Arc<DueSignal>,
-    pub(crate) history: History,
+    pub(crate) history: EventHistory,
     pub(crate) counters: Counters,
-    pub(crate) hosts: Vec<Arc<Host>>,
+    pub(crate) hosts: Vec<Arc<SimulatedHost>>,
     pub(crate) group: TaskGroup,
-    bad: Option<Bad>,
+    bug: Option<PlantedBug>,
     failures: Mutex<Vec<String>>,
 }
 
-/// What came of a scenario.
+/// The result of a played scenario.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// Broken promises and failed services, as sentences; empty when all is well.
+pub struct WorldReport {
+    /// Violated properties and failed services, as sentences; empty when the world passed.
     pub failures: Vec<String>,
-    /// What happened at all.
+    /// How often each event happened.
     pub counters: Counters,
-    /// Two runs of one scenario have the same.
+    /// Hash of the history; equal in all runs of a scenario.
     pub fingerprint: u64,
-    /// Everything that happened.
-    pub history: History,
+    /// All recorded entries.
+    pub history: EventHistory,
 }
 
-impl World {
-    fn new(scenario: Scenario, bad: Option<Bad>, counters: Counters) -> Self {
+impl SimulatedWorld {
+    fn new(scenario: Scenario, bug: Option<PlantedBug>, counters: Counters) -> Self {
         let rng = SeededRng::new(scenario.seed);
-        let history = History::new(BASE);
+        let history = EventHistory::new(BASE);
         let memory = Arc::new(MemoryStore::new());
         let recording: Arc<dyn Store> =
             Arc::new(RecordingStore::new(memory.clone(), history.clone()));
-        let mut store = match bad {
-            Some(bad) if !bad.is_of_hosts() => {
-                Arc::new(BadStore::new(recording, bad, rng.next_u64()))
+        let mut store = match bug {
+            Some(bug) if !bug.is_per_host() => {
+                Arc::new(BuggyStore::new(recording, bug, rng.next_u64()))
             }
             _ => recording,
         };
-        // A queue that somebody else runs has room.
+        // A queue service is practically unbounded; the local queue has little room.
         let capacity = if scenario.mode.is_fleet() {
             100_000
         } else {
@@ -93,10 +95,10 @@ impl World {
         });
         let mut queue: Arc<dyn TaskQueue> =
             Arc::new(RecordingQueue::new(local_queue.clone(), history.clone()));
-        if bad == Some(Bad::DeleteBeforeClaim) {
-            queue = Arc::new(HastyQueue(queue));
+        if bug == Some(PlantedBug::DeleteBeforeClaim) {
+            queue = Arc::new(AckOnReceiveQueue(queue));
         }
-        let site = Site::new(
+        let injector = FaultInjector::new(
             HostGate::new(),
             Switch::new(true),
             counters.clone(),
@@ -104,43 +106,47 @@ impl World {
         );
         let index_lags = Switch::new(true);
         if let Some(fleet) = &scenario.fleet {
-            let site = Site {
+            let injector = FaultInjector {
                 faults: index_lags.clone(),
-                ..site.with(&[])
+                ..injector.with_outages(&[])
             };
-            store = Arc::new(LaggingStore::new(store, site, fleet.index));
+            store = Arc::new(LaggingStore::new(store, injector, fleet.index));
         }
         let kinds = [HostKind::Consumer, HostKind::Status, HostKind::Worker];
         let kinds = kinds.into_iter().zip(scenario.hosts);
         let kinds = kinds.flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
         let hosts = kinds.zip(&scenario.skews_ms).enumerate();
         let hosts = hosts.map(|(number, (kind, skew))| {
-            Arc::new(Host::new(number, kind, TokioClock::skewed(BASE, *skew)))
+            Arc::new(SimulatedHost::new(
+                number,
+                kind,
+                TokioClock::skewed(BASE, *skew),
+            ))
         });
         Self {
             hosts: hosts.collect(),
-            queue: FaultyQueue::new(queue, site.clone(), scenario.queue),
+            queue: FaultyQueue::new(queue, injector.clone(), scenario.queue),
             scenario: Arc::new(scenario),
             rng,
             memory,
             store,
-            engine: Engine::new(),
+            engine: StoreEngine::new(),
             local_queue,
-            site,
+            injector,
             store_outage: Switch::default(),
             queue_outage: Switch::default(),
             index_lags,
-            directory: Directory::default(),
+            directory: StatusDirectory::default(),
             due: Arc::default(),
             history,
             counters,
             group: TaskGroup::new(),
-            bad,
+            bug,
             failures: Mutex::default(),
         }
     }
 
-    /// Something ended that should not have.
+    /// Records a failure of the world.
     pub(crate) fn fail(&self, what: String) {
         self.failures
             .lock()
@@ -148,21 +154,23 @@ impl World {
             .push(what);
     }
 
-    /// The store as a host at `site` sees it.
-    pub(crate) fn store_for(&self, site: Site) -> Arc<dyn Store> {
-        let seed = site.rng.next_u64();
-        let faulty = FaultyStore::new(self.store.clone(), site, self.scenario.store.clone());
-        let store: Arc<dyn Store> = Arc::new(faulty.of(self.engine.clone()));
-        match self.bad {
-            Some(bad) if bad.is_of_hosts() => Arc::new(BadStore::new(store, bad, seed)),
+    /// The store as seen by a host with this `injector`.
+    pub(crate) fn store_for(&self, injector: FaultInjector) -> Arc<dyn Store> {
+        let seed = injector.rng.next_u64();
+        let faulty = FaultyStore::new(self.store.clone(), injector, self.scenario.store.clone());
+        let store: Arc<dyn Store> = Arc::new(faulty.with_engine(self.engine.clone()));
+        match self.bug {
+            Some(bug) if bug.is_per_host() => Arc::new(BuggyStore::new(store, bug, seed)),
             _ => store,
         }
     }
 
-    pub(crate) fn client(&self) -> Client {
-        let queue = self.queue.for_site(self.site.with(&[&self.queue_outage]));
-        Client {
-            store: self.store_for(self.site.with(&[&self.store_outage])),
+    pub(crate) fn client(&self) -> SimulatedClient {
+        let queue = self
+            .queue
+            .for_injector(self.injector.with_outages(&[&self.queue_outage]));
+        SimulatedClient {
+            store: self.store_for(self.injector.with_outages(&[&self.store_outage])),
             queue: Arc::new(queue),
             clock: Arc::new(TokioClock::new(BASE.after(self.started()))),
             rng: Arc::new(SeededRng::new(self.rng.next_u64())),
@@ -176,15 +184,15 @@ impl World {
         self.history.now().since(BASE)
     }
 
-    /// Everything works again that is to, by hand where it does not by itself: first the hosts, then the store and
-    /// the queues, then the index, with a gap in between for those who have one.
+    /// Ends all faults that are not permanent: first on the hosts, then on the store and the queues, then on the
+    /// index. Fleets wait for a gap between these steps.
     async fn heal(&self) {
         let gap = self.scenario.fleet.as_ref().map(|fleet| fleet.heal_gap);
         let gap = async || match gap {
             Some(gap) if !gap.is_zero() => sleep(gap).await,
             _ => {}
         };
-        let lost = self.scenario.lost();
+        let lost = self.scenario.lost_hosts();
         for host in self
             .hosts
             .iter()
@@ -194,26 +202,31 @@ impl World {
             host.gate().resume();
         }
         gap().await;
-        self.site.faults.set(false);
+        self.injector.faults.set(false);
         self.store_outage.set(false);
         self.queue_outage.set(false);
         self.engine.cool_all();
         gap().await;
         self.index_lags.set(false);
-        self.history.record(What::Note("healed"));
+        self.history.record(HistoryEvent::Note("healed"));
     }
 
     pub(crate) fn unfinished(&self) -> usize {
-        let (tasks, given_up) = (self.memory.snapshot(), self.scenario.given_up());
-        let open = |task: &&Task| !task.kind().is_final() && !given_up.contains(&task.job);
+        let (tasks, dead_jobs) = (self.memory.snapshot(), self.scenario.jobs_with_dead_queue());
+        let is_settled = |task: &Task| task.kind().is_final() && task.owed.is_none();
+        let open = |task: &&Task| !is_settled(task) && !dead_jobs.contains(&task.job);
         tasks.iter().filter(open).count()
     }
 }
 
 /// Plays a scenario to its end and checks it.
-pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>, counters: Counters) -> Report {
+pub(crate) async fn play(
+    scenario: Scenario,
+    bug: Option<PlantedBug>,
+    counters: Counters,
+) -> WorldReport {
     let begun = Instant::now();
-    let world = Arc::new(World::new(scenario, bad, counters));
+    let world = Arc::new(SimulatedWorld::new(scenario, bug, counters));
     let scenario = world.scenario.clone();
     for job in &scenario.jobs {
         let put = PutJob {
@@ -225,8 +238,8 @@ pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>, counters: Counter
         }
     }
     for host in &world.hosts {
-        let live = host.clone().live(world.clone());
-        world.group.spawn_infallible("host", live);
+        let processes = host.clone().run_processes(world.clone());
+        world.group.spawn_infallible("host", processes);
     }
     for (number, submit) in scenario.submits.iter().cloned().enumerate() {
         let (client, at) = (world.client(), begun + submit.at);
@@ -235,72 +248,74 @@ pub(crate) async fn play(scenario: Scenario, bad: Option<Bad>, counters: Counter
             client.submit(number, submit).await;
         });
     }
-    for (at, act) in scenario.acts.iter().copied() {
+    for (at, action) in scenario.user_actions.iter().copied() {
         let (client, at) = (world.client(), begun + at);
         world.group.spawn_infallible("user", async move {
             sleep_until(at).await;
-            client.act(act).await;
+            client.apply(action).await;
         });
     }
-    let nemesis = Nemesis(world.clone()).rage(begun);
+    let nemesis = Nemesis(world.clone()).run(begun);
     world.group.spawn_infallible("nemesis", nemesis);
 
     sleep_until(begun + scenario.heal_at).await;
-    if scenario.mode != Mode::Liveness {
+    if scenario.mode != WorldMode::Liveness {
         world.heal().await;
     } else {
-        world.site.faults.set(false);
-        world.history.record(What::Note("healed"));
+        world.injector.faults.set(false);
+        world.history.record(HistoryEvent::Note("healed"));
     }
     let until = begun + scenario.quiet_by;
     if scenario.mode.is_fleet() {
-        quiet(&world, until).await;
-        tail::watched(&world).await;
+        wait_until_quiet(&world, until).await;
+        probe::submit_and_check(&world).await;
     } else {
-        tail::submit(&world).await;
+        probe::submit(&world).await;
     }
-    quiet(&world, until).await;
+    wait_until_quiet(&world, until).await;
     report(&world)
 }
 
-/// Waits until every task has ended that is to.
-pub(crate) async fn quiet(world: &World, until: Instant) {
+/// Waits until every task of a job whose queue works has ended and owes nothing.
+pub(crate) async fn wait_until_quiet(world: &SimulatedWorld, until: Instant) {
     while world.unfinished() > 0 && Instant::now() < until {
         sleep(Duration::from_millis(500)).await;
     }
 }
 
-fn report(world: &World) -> Report {
+fn report(world: &SimulatedWorld) -> WorldReport {
     let entries = world.history.entries();
     let checker = Checker {
         policies: world.scenario.policies(),
         skew_max: world.scenario.skew_max,
-        given_up: world.scenario.given_up(),
+        jobs_that_may_not_end: world.scenario.jobs_with_dead_queue(),
     };
-    let expected = Expected {
-        quiet: true,
+    let expected = RunExpectations {
+        all_tasks_end: true,
         acked_min: world.scenario.submits.len() / 2,
-        // A watchdog whose clock is minutes ahead takes every run back until no try is left, and poison may take a
-        // neighbour's last try.
+        // A watchdog whose clock is minutes ahead reclaims every run until no try is left, and a poison task may use
+        // up the last try of another task on its host.
         successes_after_heal_min: match world.scenario.mode {
-            Mode::WildClocks => 0,
-            Mode::Safety => 1,
-            Mode::Liveness | Mode::Fleet | Mode::FleetLiveness => TAIL,
+            WorldMode::WildClocks => 0,
+            WorldMode::Safety => 1,
+            WorldMode::Liveness | WorldMode::Fleet | WorldMode::FleetLiveness => PROBE_TASKS,
         },
     };
-    let broken = checker.check(&entries, &world.memory.snapshot(), expected);
+    let violations = checker.check(&entries, &world.memory.snapshot(), expected);
     let failures = world.failures.lock();
     let mut failures = failures.unwrap_or_else(PoisonError::into_inner).clone();
-    failures.extend(broken.iter().map(ToString::to_string));
-    sometimes(&entries, &world.counters);
-    // Nobody can promise that it never happens; but it needs a cause.
+    failures.extend(violations.iter().map(ToString::to_string));
+    count_events(&entries, &world.counters);
+    // A pause or a wrong clock can make user code begin late; without such a cause it must not.
     let late = world
         .counters
         .get("user code began after its claim was lost");
     if late > 0 && !world.scenario.may_begin_late() {
-        failures.push(format!("{late} runs began late without a cause"));
+        failures.push(format!(
+            "{late} runs began after their claims were lost, without a pause or clock skew"
+        ));
     }
-    Report {
+    WorldReport {
         failures,
         counters: world.counters.clone(),
         fingerprint: world.history.fingerprint(),

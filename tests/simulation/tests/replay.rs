@@ -1,6 +1,6 @@
-//! Plays one world again, as told by the environment.
+//! Replays the world that `SEED` and `MODE` in the environment name.
 
-use dueline_tests_simulation::{Mode, Scenario, run};
+use dueline_tests_simulation::{Scenario, WorldMode, run};
 
 #[test]
 fn replay() {
@@ -8,19 +8,19 @@ fn replay() {
         .ok()
         .and_then(|seed| seed.parse().ok());
     let mode = match std::env::var("MODE").as_deref() {
-        Ok("Liveness") => Mode::Liveness,
-        Ok("WildClocks") => Mode::WildClocks,
-        Ok("Fleet") => Mode::Fleet,
-        Ok("FleetLiveness") => Mode::FleetLiveness,
-        _ => Mode::Safety,
+        Ok("Liveness") => WorldMode::Liveness,
+        Ok("WildClocks") => WorldMode::WildClocks,
+        Ok("Fleet") => WorldMode::Fleet,
+        Ok("FleetLiveness") => WorldMode::FleetLiveness,
+        _ => WorldMode::Safety,
     };
     let scenario = Scenario::new(seed.unwrap_or(0), mode);
     let report = run(scenario.seed, mode, None);
-    // Without a seed this only shows that it works.
+    // Without a seed this only checks that a replay works.
     if seed.is_some() {
         println!("{scenario:#?}");
         for entry in report.history.entries() {
-            println!("{} {:?}", entry.at, entry.what);
+            println!("{} {:?}", entry.at, entry.event);
         }
         println!("{:#?}", report.counters.all());
     }

@@ -1,24 +1,28 @@
-//! Many worlds, each from its seed: no promise is broken in any, and everything interesting happens in some.
+//! Many worlds, each from its seed: no property is violated in any, and every expected event happens in some.
 
 use std::ops::Range;
 
 use dueline_testkit::Counters;
-use dueline_tests_simulation::{Mode, run, run_all};
+use dueline_tests_simulation::{WorldMode, run, run_all};
 
-/// What must happen at least once over the safety worlds; otherwise they prove nothing about it.
-const SOMETIMES: [&str; 55] = [
+/// Events that must happen at least once over all safety worlds; otherwise the worlds prove nothing about them.
+const SAFETY_EVENTS: [&str; 61] = [
+    "answer of a delivery lost",
     "cancel beat claim",
     "cancelled before a claim",
-    "claim of a leaver taken back",
+    "claim of a lost worker reclaimed",
     "clock jumped",
     "crash",
     "cut off",
+    "delivery failed",
+    "delivery refused",
+    "delivery settled",
     "due row late",
     "due row moved",
     "due task enqueued",
     "failed for good",
     "failed for now",
-    "given back",
+    "abandoned",
     "heartbeat",
     "host crashed",
     "host stopped in order",
@@ -39,7 +43,9 @@ const SOMETIMES: [&str; 55] = [
     "queue outage",
     "queue timed out after",
     "queue unavailable",
+    "record delivered",
     "redriven",
+    "redriven while it owed",
     "retries exhausted",
     "retries exhausted by lost runs",
     "retry enqueued",
@@ -50,7 +56,7 @@ const SOMETIMES: [&str; 55] = [
     "start in its own write",
     "status answer lost",
     "status call lost",
-    "stop asked for",
+    "stop requested",
     "store executed twice",
     "store item left out",
     "store outage",
@@ -59,36 +65,36 @@ const SOMETIMES: [&str; 55] = [
     "store timed out before",
     "store unavailable",
     "submit recognised",
-    "watchdog took back claimed",
-    "watchdog took back enqueued",
-    "watchdog took back processing",
+    "watchdog reclaimed claimed",
+    "watchdog reclaimed enqueued",
+    "watchdog reclaimed processing",
 ];
 
-/// And over all of them, what shows that fencing was needed.
-const ZOMBIES: [&str; 4] = [
+/// Events that show that fencing was needed; they must happen over all worlds together.
+const ZOMBIE_EVENTS: [&str; 4] = [
     "user code began after its claim was lost",
     "zombie tried to finish",
     "zombie tried to heartbeat",
     "zombie tried to start",
 ];
 
-/// What only a fleet meets, and must meet at least once.
-const IN_A_FLEET: [&str; 22] = [
+/// Events that are specific to fleets and must happen at least once.
+const FLEET_EVENTS: [&str; 22] = [
     "due page empty",
     "due page short",
     "heartbeat answered from memory",
     "index out of order",
     "index row late",
     "index row stale",
-    "member came back as another one",
-    "member paused for longer than others wait",
+    "member restarted under a new id",
+    "member paused past its silence limit",
     "claim and start in one write",
     "start in its own write",
     "queue deleted",
-    "queue not made again yet",
-    "share given to others",
+    "queue not created again yet",
+    "share reduced",
     "share read",
-    "share taken over",
+    "share extended",
     "stale due row skipped",
     "store batch done in part",
     "store hot",
@@ -98,38 +104,38 @@ const IN_A_FLEET: [&str; 22] = [
     "submit recognised",
 ];
 
-/// The first seeds; `SEEDS` in the environment asks for more.
-fn seeds(least: u64) -> Range<u64> {
-    let wanted = std::env::var("SEEDS")
+/// The first `min` seeds; `SEEDS` in the environment sets a larger count.
+fn seeds(min: u64) -> Range<u64> {
+    let count = std::env::var("SEEDS")
         .ok()
         .and_then(|count| count.parse().ok());
-    0..wanted.map_or(least, |wanted: u64| wanted.max(least))
+    0..count.map_or(min, |count: u64| count.max(min))
 }
 
-/// Worlds in which nothing happens show nothing.
+/// Worlds without these events would prove nothing about them.
 #[track_caller]
-fn all_happened(counters: &Counters, expected: &[&'static str]) {
+fn assert_all_happened(counters: &Counters, expected: &[&'static str]) {
     let missing = counters.missing(expected);
     assert_eq!(missing, [""; 0], "{:#?}", counters.all());
 }
 
 #[test]
-fn no_promise_is_broken_in_safety_worlds_and_all_that_matters_happens() {
-    let counters = run_all(seeds(500), Mode::Safety);
-    all_happened(&counters, &SOMETIMES);
-    // The first of them needs more luck than clocks that are right have to offer.
-    all_happened(&counters, &ZOMBIES[1..]);
+fn no_property_is_violated_in_safety_worlds_and_every_expected_event_happens() {
+    let counters = run_all(seeds(500), WorldMode::Safety);
+    assert_all_happened(&counters, &SAFETY_EVENTS);
+    // The first of them is too rare while clocks are right.
+    assert_all_happened(&counters, &ZOMBIE_EVENTS[1..]);
 }
 
 #[test]
-fn no_promise_is_broken_when_clocks_are_wrong_by_minutes() {
-    let counters = run_all(seeds(60), Mode::WildClocks);
-    all_happened(&counters, &ZOMBIES);
+fn no_property_is_violated_when_clocks_are_off_by_minutes() {
+    let counters = run_all(seeds(60), WorldMode::WildClocks);
+    assert_all_happened(&counters, &ZOMBIE_EVENTS);
 }
 
 #[test]
-fn whatever_is_healthy_goes_on_when_the_rest_is_dead_for_good() {
-    let counters = run_all(seeds(200), Mode::Liveness);
+fn healthy_jobs_and_hosts_continue_when_the_others_are_dead_for_good() {
+    let counters = run_all(seeds(200), WorldMode::Liveness);
     let expected = [
         "crash",
         "pause",
@@ -137,37 +143,37 @@ fn whatever_is_healthy_goes_on_when_the_rest_is_dead_for_good() {
         "queue dead",
         "succeeded after a retry",
     ];
-    all_happened(&counters, &expected);
+    assert_all_happened(&counters, &expected);
 }
 
 #[test]
-fn f_117_a_fleet_loses_nothing_whatever_its_services_do() {
-    let counters = run_all(seeds(100), Mode::Fleet);
-    let expected = [&IN_A_FLEET[..], &ZOMBIES[1..]].concat();
-    all_happened(&counters, &expected);
+fn f_117_a_fleet_loses_no_task_whatever_faults_its_services_have() {
+    let counters = run_all(seeds(100), WorldMode::Fleet);
+    let expected = [&FLEET_EVENTS[..], &ZOMBIE_EVENTS[1..]].concat();
+    assert_all_happened(&counters, &expected);
 }
 
 #[test]
-fn f_117_a_fleet_that_heals_step_by_step_finishes_everything_and_then_makes_no_errors() {
-    let counters = run_all(seeds(50), Mode::FleetLiveness);
+fn f_117_a_fleet_that_heals_step_by_step_finishes_every_task_and_then_has_no_errors() {
+    let counters = run_all(seeds(50), WorldMode::FleetLiveness);
     let expected = [
         "index row late",
         "pause",
         "crash",
-        "share taken over",
+        "share extended",
         "store hot",
     ];
-    all_happened(&counters, &expected);
+    assert_all_happened(&counters, &expected);
 }
 
 #[test]
 fn the_same_seed_makes_the_same_history() {
     let modes = [
-        (Mode::Safety, 15),
-        (Mode::WildClocks, 5),
-        (Mode::Liveness, 10),
-        (Mode::Fleet, 8),
-        (Mode::FleetLiveness, 5),
+        (WorldMode::Safety, 15),
+        (WorldMode::WildClocks, 5),
+        (WorldMode::Liveness, 10),
+        (WorldMode::Fleet, 8),
+        (WorldMode::FleetLiveness, 5),
     ];
     for (mode, seeds) in modes {
         for seed in 0..seeds {

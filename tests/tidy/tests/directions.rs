@@ -1,14 +1,16 @@
-//! Which crate may know which: the arrows of ARCHITECTURE.md, checked over `cargo metadata`.
+//! Which crate may depend on which: the arrows of ARCHITECTURE.md, checked with `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
-/// What each crate of ours may depend on, tests aside. A new arrow is a change of the architecture: add it here in a
-/// commit of its own that says why.
-const MAY_KNOW: &[(&str, &[&str])] = &[
+/// The crates of the workspace that each crate may depend on, except in tests. A new dependency changes the
+/// architecture: add it here in a commit of its own that says why.
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("ports", &["domain"]),
+    // Spans of a task, on the API of OpenTelemetry; without a provider it does nothing.
+    ("trace", &["domain"]),
+    ("ports", &["domain", "trace"]),
     ("records", &["domain", "ports"]),
     ("store-sqlite", &["domain", "ports", "records"]),
     ("queue-local", &["domain", "ports"]),
@@ -25,17 +27,28 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "aws",
             "store-dynamodb",
             "queue-sqs",
+            "sinks",
         ],
     ),
     ("scale", &[]),
-    ("runtime", &["domain", "ports"]),
-    // The servers of gRPC give back what they could not deliver, in supervised tasks.
-    ("api", &["domain", "ports", "runtime"]),
+    ("outbound", &[]),
+    // A sink may be an SQS queue.
+    ("sinks", &["domain", "ports", "outbound", "aws"]),
+    ("runtime", &["domain", "ports", "trace"]),
+    ("telemetry", &["trace"]),
+    // The settings include those of the log, and check them.
+    ("settings", &["domain", "telemetry"]),
+    // The gRPC servers abandon tasks whose response could not be delivered, in supervised tasks of the runtime.
+    ("api", &["domain", "ports", "runtime", "trace"]),
     ("testkit", &["domain", "ports", "api"]),
     ("frontend", SERVICE),
     ("consumer", SERVICE),
     ("controller", SERVICE),
-    ("executor", SERVICE),
+    // It makes the calls of the `http` handler.
+    (
+        "executor",
+        &["domain", "ports", "api", "runtime", "outbound", "trace"],
+    ),
     ("status-controller", SERVICE),
     (
         "all-in-one",
@@ -59,6 +72,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "ports",
             "api",
             "runtime",
+            "settings",
+            "telemetry",
             "backends",
             "all-in-one",
             "controller",
@@ -73,6 +88,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "ports",
             "api",
             "runtime",
+            "trace",
             "testkit",
             "queue-local",
             "frontend",
@@ -89,11 +105,11 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("tests-tidy", &[]),
 ];
 
-/// A service knows the seams and the traits of the others, never an adapter and never another service.
-const SERVICE: &[&str] = &["domain", "ports", "api", "runtime"];
+/// A service depends on the ports and on the traits of other services, never on an adapter or on another service.
+const SERVICE: &[&str] = &["domain", "ports", "api", "runtime", "trace"];
 
-/// Crates that would bring input, output, time or a data format into the domain.
-const KEPT_FROM_DOMAIN: &[&str] = &[
+/// Crates that the domain must not depend on: input and output, time, randomness and data formats.
+const BANNED_IN_DOMAIN: &[&str] = &[
     "tokio",
     "serde",
     "serde_json",
@@ -105,7 +121,8 @@ const KEPT_FROM_DOMAIN: &[&str] = &[
     "jiff",
 ];
 
-fn ours() -> BTreeMap<String, Package> {
+/// The crates of the workspace by their names without the prefix.
+fn workspace_crates() -> BTreeMap<String, Package> {
     let metadata = MetadataCommand::new()
         .no_deps()
         .other_options(vec!["--offline".into()])
@@ -122,29 +139,29 @@ fn ours() -> BTreeMap<String, Package> {
 }
 
 #[test]
-fn every_crate_knows_only_what_it_may_know() {
-    let rules: BTreeMap<_, _> = MAY_KNOW.iter().copied().collect();
-    let mut wrong = Vec::new();
-    for (name, package) in ours() {
+fn every_crate_depends_only_on_allowed_crates() {
+    let rules: BTreeMap<_, _> = ALLOWED_DEPENDENCIES.iter().copied().collect();
+    let mut violations = Vec::new();
+    for (name, package) in workspace_crates() {
         let Some(allowed) = rules.get(name.as_str()) else {
-            wrong.push(format!("{name} has no rule in MAY_KNOW"));
+            violations.push(format!("{name} has no entry in ALLOWED_DEPENDENCIES"));
             continue;
         };
         for dependency in &package.dependencies {
-            let known = dependency.name.strip_prefix("dueline-");
-            if let (Some(known), DependencyKind::Normal) = (known, dependency.kind)
-                && !allowed.contains(&known)
+            let used = dependency.name.strip_prefix("dueline-");
+            if let (Some(used), DependencyKind::Normal) = (used, dependency.kind)
+                && !allowed.contains(&used)
             {
-                wrong.push(format!("{name} knows {known}"));
+                violations.push(format!("{name} may not depend on {used}"));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
-fn the_domain_stays_pure() {
-    let crates = ours();
+fn the_domain_has_no_banned_dependency() {
+    let crates = workspace_crates();
     let domain = &crates["domain"];
     let names: BTreeSet<_> = domain
         .dependencies
@@ -152,17 +169,17 @@ fn the_domain_stays_pure() {
         .filter(|dependency| dependency.kind == DependencyKind::Normal)
         .map(|dependency| dependency.name.as_str())
         .collect();
-    for kept_out in KEPT_FROM_DOMAIN {
+    for banned in BANNED_IN_DOMAIN {
         assert!(
-            !names.contains(kept_out),
-            "dueline-domain depends on {kept_out}"
+            !names.contains(banned),
+            "dueline-domain depends on {banned}"
         );
     }
 }
 
 #[test]
 fn test_tools_are_dev_dependencies_only() {
-    for (name, package) in ours() {
+    for (name, package) in workspace_crates() {
         if name == "testkit" || name.starts_with("tests-") {
             continue;
         }
@@ -172,12 +189,12 @@ fn test_tools_are_dev_dependencies_only() {
             }
             assert_ne!(
                 dependency.name, "dueline-testkit",
-                "{name} ships the testkit"
+                "{name} depends on the testkit outside its tests"
             );
             for feature in ["conformance", "fakes"] {
                 assert!(
-                    !dependency.features.iter().any(|has| has == feature),
-                    "{name} ships {feature} of {}",
+                    !dependency.features.iter().any(|enabled| enabled == feature),
+                    "{name} enables {feature} of {} outside its tests",
                     dependency.name
                 );
             }
@@ -187,23 +204,36 @@ fn test_tools_are_dev_dependencies_only() {
 
 #[test]
 fn every_crate_inherits_lints_versions_and_licence() {
-    for (name, package) in ours() {
+    for (name, package) in workspace_crates() {
         let manifest = std::fs::read_to_string(&package.manifest_path).unwrap();
         assert!(
             manifest.contains("[lints]\nworkspace = true"),
-            "{name} sets its own lints"
+            "{name} does not inherit the lints of the workspace"
         );
         assert!(
             manifest.contains("license.workspace = true"),
-            "{name} has its own licence"
+            "{name} does not inherit the licence of the workspace"
         );
         for dependency in &package.dependencies {
             let line = manifest
                 .lines()
+                // A feature may have the name of a dependency; its value is a list.
+                .filter(|line| {
+                    !line
+                        .split('=')
+                        .nth(1)
+                        .unwrap_or_default()
+                        .trim()
+                        .starts_with('[')
+                })
                 .find(|line| line.split([' ', '.', '=']).next() == Some(dependency.name.as_str()))
                 .unwrap_or_default();
             let inherits = line.contains("workspace") || line.contains("path = \".\"");
-            assert!(inherits, "{name}: {} has its own version", dependency.name);
+            assert!(
+                inherits,
+                "{name}: {} does not inherit its version from the workspace",
+                dependency.name
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a reader of the repository should never meet.
+//! Rules for all files of the repository.
 
 use std::{
     collections::BTreeSet,
@@ -6,18 +6,18 @@ use std::{
     process::Command,
 };
 
-/// Longest source file: what a reader takes in at one sitting, with room for its tests.
+/// The greatest length of a source file, tests included: what a reader can take in at one sitting.
 const LINES_MAX: usize = 700;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
-        .expect("the crate lies two folders deep")
+        .expect("the crate is two folders deep")
         .to_owned()
 }
 
-/// Every file that git tracks or would track.
+/// Every file that git tracks, and every untracked file that it does not ignore.
 fn files() -> Vec<PathBuf> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -38,7 +38,7 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn no_source_file_is_longer_than_a_sitting() {
+fn no_source_file_is_too_long() {
     let long: Vec<_> = files()
         .into_iter()
         .filter(|path| path.extension().is_some_and(|ending| ending == "rs"))
@@ -49,7 +49,7 @@ fn no_source_file_is_longer_than_a_sitting() {
 }
 
 #[test]
-fn no_file_names_a_folder_of_the_machine_it_was_written_on() {
+fn no_file_contains_a_path_of_the_machine_that_runs_the_tests() {
     let here = root();
     let above = here
         .parent()
@@ -62,15 +62,15 @@ fn no_file_names_a_folder_of_the_machine_it_was_written_on() {
     for path in files() {
         let is_lock = path.extension().is_some_and(|ending| ending == "lock");
         let needle = format!("{above}/");
-        // A route of the API is no folder, even if a machine has one of that name.
+        // `/v1/work/` is a route of the API. A machine may have a folder `/work`.
         let text = text(&path).replace("/v1/work/", "");
         assert!(is_lock || !text.contains(&needle), "{}", path.display());
     }
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
-    let mut dead = Vec::new();
+fn links_between_documents_are_not_broken() {
+    let mut broken = Vec::new();
     for path in files() {
         if path.extension().is_none_or(|ending| ending != "md") {
             continue;
@@ -82,11 +82,11 @@ fn links_between_documents_lead_somewhere() {
                 continue;
             }
             if !folder.join(target).exists() {
-                dead.push(format!("{}: {target}", path.display()));
+                broken.push(format!("{}: {target}", path.display()));
             }
         }
     }
-    assert!(dead.is_empty(), "{}", dead.join("\n"));
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
 #[test]
@@ -101,16 +101,19 @@ fn files_named_in_the_walk_of_one_task_exist() {
         .collect();
     assert!(
         named.len() > 10,
-        "ARCHITECTURE.md names only {} places",
+        "ARCHITECTURE.md names only {} paths",
         named.len()
     );
     for name in named {
-        assert!(root().join(name).exists(), "ARCHITECTURE.md names {name}");
+        assert!(
+            root().join(name).exists(),
+            "ARCHITECTURE.md names {name}, which does not exist"
+        );
     }
 }
 
 #[test]
-fn no_select_leaves_its_order_to_chance() {
+fn every_select_is_biased() {
     for path in files() {
         if path.extension().is_none_or(|ending| ending != "rs") {
             continue;
@@ -121,7 +124,7 @@ fn no_select_leaves_its_order_to_chance() {
             let is_this_test = path.ends_with("tests/tidy/tests/files.rs");
             assert!(
                 first.starts_with("biased;") || is_this_test,
-                "{}: a select! without biased; makes a seed worthless",
+                "{}: a select! without biased; polls in random order, so a simulation cannot be replayed from its seed",
                 path.display()
             );
         }

@@ -1,23 +1,25 @@
-//! What was acknowledged is there.
+//! Acknowledged tasks are stored.
 
 use std::collections::BTreeSet;
 
-use dueline_tests_end_to_end::{Client, Place, RunLog, Server, exec_job, new_id, say, wait_until};
+use dueline_tests_end_to_end::{
+    RestClient, RunLog, ServerProcess, TestFolder, exec_job, new_id, print_note, wait_until,
+};
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::s;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_001_f_137_a_task_whose_id_was_answered_survives_a_kill_at_that_very_moment() {
+async fn f_001_f_137_a_task_whose_submit_was_answered_survives_an_immediate_kill() {
     const KILLS: usize = 20;
-    let place = Place::new();
-    let mut server = Server::start(&place, &["--no-worker"]).await;
+    let folder = TestFolder::new();
+    let mut server = ServerProcess::start(&folder, &["--no-worker"]).await;
     server.api.put_job("job", json!({}), json!({})).await;
     let mut answered = BTreeSet::new();
     let mut unanswered = 0;
     for kill in 0..KILLS {
-        // A few at once, so that a commit carries several; the first answer is the moment.
+        // Concurrent submits, so that one commit stores several. The kill follows the first answer.
         let mut calls = JoinSet::new();
         for n in 0..8 {
             let api = server.api.clone();
@@ -51,7 +53,7 @@ async fn f_001_f_137_a_task_whose_id_was_answered_survives_a_kill_at_that_very_m
         .iter()
         .map(|task| task["id"].as_str().unwrap().to_owned())
         .collect();
-    say(&format!(
+    print_note(&format!(
         "{KILLS} kills right after an answer: {} answered, {} stored, {unanswered} calls without an answer",
         answered.len(),
         stored.len()
@@ -60,7 +62,7 @@ async fn f_001_f_137_a_task_whose_id_was_answered_survives_a_kill_at_that_very_m
     assert!(lost.is_empty(), "{lost:?}");
     assert!(
         stored.len() <= answered.len() + unanswered,
-        "tasks that nobody submitted"
+        "tasks that were never submitted"
     );
 }
 
@@ -68,9 +70,9 @@ async fn f_001_f_137_a_task_whose_id_was_answered_survives_a_kill_at_that_very_m
 async fn f_002_the_same_submit_from_many_clients_at_once_is_one_task() {
     const CLIENTS: usize = 50;
     const TASKS: usize = 40;
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &[]).await;
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &[]).await;
     server
         .api
         .put_job("job", exec_job(&log, "true"), json!({}))
@@ -81,9 +83,9 @@ async fn f_002_the_same_submit_from_many_clients_at_once_is_one_task() {
     for n in 0..CLIENTS {
         let mut ids = ids.clone();
         fastrand::Rng::with_seed(n as u64).shuffle(&mut ids);
-        let api = Client::new(server.url());
+        let api = RestClient::new(server.url());
         clients.spawn(async move {
-            let mut made = Vec::new();
+            let mut created = Vec::new();
             for id in ids {
                 let task = json!({"id": id, "payload": id});
                 let answer = api.post("jobs/job/tasks", &task).await;
@@ -91,20 +93,20 @@ async fn f_002_the_same_submit_from_many_clients_at_once_is_one_task() {
                 assert_eq!(answer.body["id"], id.as_str());
                 assert_eq!(answer.body["existed"], answer.status == 200);
                 if answer.status == 201 {
-                    made.push(id);
+                    created.push(id);
                 }
             }
-            made
+            created
         });
     }
-    let mut made = Vec::new();
+    let mut created = Vec::new();
     while let Some(part) = clients.join_next().await {
-        made.extend(part.expect("a client that got its answers"));
+        created.extend(part.expect("a client that got its answers"));
     }
-    made.sort_unstable();
+    created.sort_unstable();
     let mut expected = ids;
     expected.sort_unstable();
-    assert_eq!(made, expected, "each was made exactly once");
+    assert_eq!(created, expected, "each task was created exactly once");
 
     wait_until("all of them to succeed", s(30), async || {
         let stats = server.api.stats("job").await;

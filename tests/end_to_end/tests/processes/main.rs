@@ -9,6 +9,9 @@ mod restart;
 mod roles;
 mod schedule;
 mod shutdown;
+mod sinks;
+mod sites;
+mod traces;
 mod zombie;
 
 use std::time::Duration;

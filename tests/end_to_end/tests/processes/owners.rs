@@ -1,15 +1,15 @@
-//! One process owns a file.
+//! A database file has one owner process.
 
-use dueline_tests_end_to_end::{Place, RunLog, Server, ended, exec_job};
+use dueline_tests_end_to_end::{RunLog, ServerProcess, TestFolder, exec_job, run_dueline};
 use serde_json::json;
 
 use crate::s;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_33_d_08_a_second_server_on_the_same_file_is_refused_and_told_who_owns_it() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &[]).await;
+async fn a_33_d_08_a_second_server_on_the_same_file_is_refused_with_the_owner_named() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &[]).await;
     server
         .api
         .put_job("job", exec_job(&log, "sleep 2"), json!({}))
@@ -17,9 +17,9 @@ async fn a_33_d_08_a_second_server_on_the_same_file_is_refused_and_told_who_owns
     let id = server.api.submit("job", json!({})).await;
     server.api.in_state("job", &id, "processing", s(20)).await;
 
-    let store = place.store().display().to_string();
-    let second = ended(
-        &place,
+    let store = folder.store().display().to_string();
+    let second = run_dueline(
+        &folder,
         &["serve", "--data", &store, "--listen", "127.0.0.1:0"],
     )
     .await;
@@ -34,7 +34,7 @@ async fn a_33_d_08_a_second_server_on_the_same_file_is_refused_and_told_who_owns
         "{second:?}"
     );
 
-    // The owner's work went on undisturbed.
+    // The owner's task continued undisturbed.
     let task = server.api.finished("job", &id, s(20)).await;
     assert_eq!(
         (&task["state"], &task["tries"]),

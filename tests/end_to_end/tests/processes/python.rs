@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use dueline_tests_end_to_end::{Place, Process, Server};
+use dueline_tests_end_to_end::{ChildProcess, ServerProcess, TestFolder};
 use serde_json::json;
 
 use crate::s;
 
 const WORKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/worker.py");
 
-fn start(place: &Place, url: &str) -> Process {
+fn start(folder: &TestFolder, url: &str) -> ChildProcess {
     let works = std::process::Command::new("python3")
         .arg("--version")
         .output();
@@ -17,8 +17,8 @@ fn start(place: &Place, url: &str) -> Process {
         works.is_ok_and(|output| output.status.success()),
         "this test needs python3 on the PATH: it shows that a worker can be written in any language"
     );
-    Process::start(
-        place,
+    ChildProcess::start(
+        folder,
         "python",
         Path::new("python3"),
         &[WORKER, url, "squares"],
@@ -27,11 +27,11 @@ fn start(place: &Place, url: &str) -> Process {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_133_g_16_a_worker_in_another_language_completes_tasks_over_http_alone() {
-    let place = Place::new();
-    let mut server = Server::start(&place, &["--no-worker"]).await;
+    let folder = TestFolder::new();
+    let mut server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let quick = json!({"backoff": {"standard": {"initial_ms": 50}}, "heartbeat_timeout_ms": 1000});
     server.api.put_job("squares", json!({}), quick).await;
-    let mut worker = start(&place, server.url());
+    let mut worker = start(&folder, server.url());
     let mut ids = Vec::new();
     for n in 0..20 {
         ids.push(
@@ -51,7 +51,7 @@ async fn f_133_g_16_a_worker_in_another_language_completes_tasks_over_http_alone
         );
     }
 
-    // A failure is told with its reason, and tried again.
+    // A failure is reported with its reason, and retried.
     let id = server
         .api
         .submit("squares", json!({"payload": {"n": 7, "fails": 1}}))
@@ -72,7 +72,7 @@ async fn f_133_g_16_a_worker_in_another_language_completes_tasks_over_http_alone
         "{task}"
     );
 
-    // Its heartbeats keep a task that takes longer than the heartbeat timeout, also across a restart of the server.
+    // Heartbeats keep the lease of a run that is longer than the heartbeat timeout, also across a server restart.
     let id = server
         .api
         .submit("squares", json!({"payload": {"n": 8, "seconds": 3}}))

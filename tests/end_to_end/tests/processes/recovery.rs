@@ -1,29 +1,31 @@
-//! Workers that are killed.
+//! Recovery of tasks whose worker was killed.
 
-use dueline_tests_end_to_end::{Place, RunLog, Server, Worker, exec_job, say, wait_until};
+use dueline_tests_end_to_end::{
+    RunLog, ServerProcess, TestFolder, WorkerProcess, exec_job, print_note, wait_until,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::s;
 
-/// The first run of a task never ends, a later one does at once.
+/// The first run of a task hangs; later runs end at once.
 const FIRST_RUN_HANGS: &str = r#"if [ "$DUELINE_ATTEMPT" = 0 ]; then sleep 60; fi; sleep 0.5"#;
 
-/// Heartbeat timeout (8 s), two polls (1 s each), and some slack for a busy machine.
-const ELSEWHERE_MAX: std::time::Duration = s(12);
+/// Heartbeat timeout (8 s), two poll periods (1 s each), and slack for a busy machine.
+const RECOVERY_MAX: std::time::Duration = s(12);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_049_f_065_f_078_g_01_tasks_of_a_killed_worker_run_elsewhere_within_seconds_by_default() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &["--no-worker"]).await;
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let (api, url) = (&server.api, server.url());
     api.put_job("hang", exec_job(&log, FIRST_RUN_HANGS), json!({}))
         .await;
 
-    // Without taking ahead each worker gets exactly what it runs.
+    // Without prefetch each worker claims exactly the tasks that it runs.
     let four = ["--concurrency", "4", "--set", "worker.concurrency_min=4"];
-    let mut doomed = Worker::start(&place, api, url, "host-a", &four).await;
+    let mut doomed = WorkerProcess::start(&folder, api, url, "host-a", &four).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.push(api.submit("hang", json!({})).await);
@@ -40,12 +42,12 @@ async fn f_049_f_065_f_078_g_01_tasks_of_a_killed_worker_run_elsewhere_within_se
     .await;
 
     let two = ["--concurrency", "2", "--set", "worker.concurrency_min=2"];
-    let _other = Worker::start(&place, api, url, "host-b", &two).await;
-    let dead = doomed.id.clone();
+    let _other = WorkerProcess::start(&folder, api, url, "host-b", &two).await;
+    let killed_id = doomed.id.clone();
     doomed.kill().await;
     let killed = Instant::now();
-    // A new process of the same name: it must not pass for the dead one, nor stand in its successor's way.
-    let mut heir = Worker::launch(&place, url, "host-a", &two);
+    // A new process of the same name: it must not be mistaken for the dead one, nor delay the recovery of its tasks.
+    let mut successor = WorkerProcess::launch(&folder, url, "host-a", &two);
 
     let mut waits = Vec::new();
     for id in &ids {
@@ -61,34 +63,34 @@ async fn f_049_f_065_f_078_g_01_tasks_of_a_killed_worker_run_elsewhere_within_se
         assert_eq!(task["state"], "succeeded", "{task}");
         assert_eq!(task["tries"], 2, "{task}");
         assert_eq!(task["runs"][0]["end"], "lost", "{task}");
-        assert_eq!(task["runs"][0]["worker"], dead.as_str(), "{task}");
+        assert_eq!(task["runs"][0]["worker"], killed_id.as_str(), "{task}");
         assert_eq!(task["runs"][1]["end"], "succeeded", "{task}");
     }
     let (first, last) = (waits[0], waits[3]);
-    say(&format!(
+    print_note(&format!(
         "killed worker, default settings: runs elsewhere after {:.1} s to {:.1} s",
         first.as_secs_f64(),
         last.as_secs_f64()
     ));
-    assert!(last < ELSEWHERE_MAX, "{last:?}");
-    // The leases had 6 s or more to go. Anything earlier means that the name alone was taken for the owner.
+    assert!(last < RECOVERY_MAX, "{last:?}");
+    // At least 6 s of the leases were left. An earlier run would mean that the owner was identified by name alone.
     assert!(first > s(4), "{first:?}");
-    // Two each: the new process of the old name takes its part.
+    // Two runs each: the new process of the same name runs its share.
     let begun = log.begun();
-    let second_runs = |host| begun[4..].iter().filter(|mark| mark.host == host).count();
+    let second_runs = |host| begun[4..].iter().filter(|entry| entry.host == host).count();
     assert_eq!(
         (second_runs("host-a"), second_runs("host-b")),
         (2, 2),
         "{begun:#?}"
     );
-    heir.kill().await;
+    successor.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_112_a_run_of_the_servers_own_worker_begins_again_as_soon_as_the_server_is_back() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let mut server = Server::start(&place, &["--worker-name", "inside"]).await;
+async fn f_112_a_run_of_the_servers_own_worker_is_repeated_as_soon_as_the_server_restarts() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let mut server = ServerProcess::start(&folder, &["--worker-name", "inside"]).await;
     let again = exec_job(&log, FIRST_RUN_HANGS);
     server.api.put_job("again", again, json!({})).await;
     let once = exec_job(&log, "sleep 60");
@@ -125,7 +127,7 @@ async fn f_112_a_run_of_the_servers_own_worker_begins_again_as_soon_as_the_serve
     })
     .await;
     let wait = killed.elapsed();
-    say(&format!(
+    print_note(&format!(
         "killed server with its own worker: runs again after {:.2} s, start of the server included",
         wait.as_secs_f64()
     ));
@@ -142,7 +144,7 @@ async fn f_112_a_run_of_the_servers_own_worker_begins_again_as_soon_as_the_serve
         "{task}"
     );
 
-    // No try is left: it must not run twice.
+    // The task has no retries, so it must not run twice.
     let task = server.api.finished("once", &once, s(20)).await;
     assert_eq!(task["state"], "failed", "{task}");
     assert_eq!(task["tries"], 1, "{task}");

@@ -1,17 +1,17 @@
-//! What a server refuses to start with, and what it takes from its settings.
+//! Settings and files with which a server refuses to start, and default settings that it applies.
 
 use std::{fs, process::Command};
 
-use dueline_tests_end_to_end::{Ended, Place, Server, dueline, ended};
+use dueline_tests_end_to_end::{ExitedCommand, ServerProcess, TestFolder, dueline, run_dueline};
 use serde_json::json;
 
 use crate::s;
 
-/// Where SQLite keeps `PRAGMA user_version`, which is the version of the schema, in big-endian order.
+/// The bytes of `PRAGMA user_version` in a SQLite file: the schema version, big-endian.
 const USER_VERSION: std::ops::Range<usize> = 60..64;
 
 #[track_caller]
-fn refused(ended: &Ended, code: i32, parts: &[&str]) {
+fn refused(ended: &ExitedCommand, code: i32, parts: &[&str]) {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     let error = ended.stderr.lines().any(|line| line.starts_with("error: "));
     assert!(error, "{ended:?}");
@@ -20,56 +20,56 @@ fn refused(ended: &Ended, code: i32, parts: &[&str]) {
     }
 }
 
-async fn serve(place: &Place, args: &[&str]) -> Ended {
-    let store = place.store().display().to_string();
+async fn serve(folder: &TestFolder, args: &[&str]) -> ExitedCommand {
+    let store = folder.store().display().to_string();
     let mut all = vec!["serve", "--data", &store];
     all.extend(args);
-    ended(place, &all).await
+    run_dueline(folder, &all).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g_13_an_address_that_others_reach_is_refused_unless_it_was_asked_for() {
-    let place = Place::new();
-    let ended = serve(&place, &["--listen", "0.0.0.0:0"]).await;
+async fn g_13_an_address_that_other_machines_reach_is_refused_unless_it_is_allowed() {
+    let folder = TestFolder::new();
+    let ended = serve(&folder, &["--listen", "0.0.0.0:0"]).await;
     refused(
         &ended,
         2,
         &["0.0.0.0", "--allow-remote-without-authentication"],
     );
     assert!(
-        !place.store().exists(),
-        "refused before anything was touched"
+        !folder.store().exists(),
+        "refused before any file was created"
     );
-    let ended = serve(&place, &["--listen", "[::]:0"]).await;
+    let ended = serve(&folder, &["--listen", "[::]:0"]).await;
     refused(&ended, 2, &["--allow-remote-without-authentication"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_143_a_setting_that_there_is_not_is_refused_by_its_name() {
-    let place = Place::new();
+async fn f_143_an_unknown_setting_is_refused_with_its_name() {
+    let folder = TestFolder::new();
     let local = ["--listen", "127.0.0.1:0"];
     let ended = serve(
-        &place,
+        &folder,
         &[&local[..], &["--set", "worker.concurency=3"]].concat(),
     )
     .await;
     refused(&ended, 2, &["concurency"]);
-    fs::write(place.file("dueline.toml"), "[worker]\nconcurency = 3\n").unwrap();
-    let ended = serve(&place, &local).await;
+    fs::write(folder.file("dueline.toml"), "[worker]\nconcurency = 3\n").unwrap();
+    let ended = serve(&folder, &local).await;
     refused(&ended, 2, &["concurency", "dueline.toml"]);
-    assert!(!place.store().exists());
+    assert!(!folder.store().exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_149_heartbeats_that_do_not_fit_into_the_timeout_are_refused() {
-    let place = Place::new();
+    let folder = TestFolder::new();
     let late = [
         "--listen",
         "127.0.0.1:0",
         "--set",
         "worker.heartbeat_interval_ms=4000",
     ];
-    let ended = serve(&place, &late).await;
+    let ended = serve(&folder, &late).await;
     refused(
         &ended,
         2,
@@ -81,8 +81,8 @@ async fn f_149_heartbeats_that_do_not_fit_into_the_timeout_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_141_a_part_of_a_fleet_with_a_queue_of_its_own_is_refused() {
-    let place = Place::new();
+async fn f_141_a_fleet_process_with_a_local_queue_is_refused() {
+    let folder = TestFolder::new();
     for services in [
         "frontend",
         "consumer",
@@ -91,7 +91,7 @@ async fn f_141_a_part_of_a_fleet_with_a_queue_of_its_own_is_refused() {
     ] {
         let store = "dynamodb://t?region=us-east-1";
         let args = ["serve", "--listen", "127.0.0.1:0", "--store", store];
-        let ended = ended(&place, &[&args[..], &["--services", services]].concat()).await;
+        let ended = run_dueline(&folder, &[&args[..], &["--services", services]].concat()).await;
         refused(&ended, 2, &["'local:'", "--queue sqs://PREFIX"]);
     }
 }
@@ -115,60 +115,60 @@ fn f_141_an_endpoint_from_the_usual_aws_variables_is_named() {
     let closed = format!("http://{}", free.local_addr().unwrap());
     drop(free);
     for variable in ["AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL"] {
-        let said = setup(variable, &closed);
+        let stderr = setup(variable, &closed);
         assert!(
-            said.contains(&format!("cannot be reached at {closed}")),
-            "{said}"
+            stderr.contains(&format!("cannot be reached at {closed}")),
+            "{stderr}"
         );
-        let said = setup(variable, "localhost:8000");
+        let stderr = setup(variable, "localhost:8000");
         assert!(
-            said.contains("'localhost:8000' is not an endpoint"),
-            "{said}"
+            stderr.contains("'localhost:8000' is not an endpoint"),
+            "{stderr}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_141_a_file_of_another_program_is_refused_and_stays_as_it_is() {
-    let place = Place::new();
-    let text = "Dear diary, this is no database. ".repeat(200);
-    fs::write(place.store(), &text).unwrap();
-    let ended = serve(&place, &["--listen", "127.0.0.1:0"]).await;
+async fn f_141_a_file_of_another_program_is_refused_and_left_unchanged() {
+    let folder = TestFolder::new();
+    let text = "Diary entry, not a database. ".repeat(200);
+    fs::write(folder.store(), &text).unwrap();
+    let ended = serve(&folder, &["--listen", "127.0.0.1:0"]).await;
     refused(&ended, 2, &["not a dueline store"]);
-    assert_eq!(fs::read_to_string(place.store()).unwrap(), text);
+    assert_eq!(fs::read_to_string(folder.store()).unwrap(), text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_141_a_file_of_a_newer_program_is_refused_and_stays_as_it_is() {
-    let place = Place::new();
-    let mut server = Server::start(&place, &["--no-worker"]).await;
+async fn f_141_a_file_of_a_newer_program_is_refused_and_left_unchanged() {
+    let folder = TestFolder::new();
+    let mut server = ServerProcess::start(&folder, &["--no-worker"]).await;
     server.api.put_job("job", json!({}), json!({})).await;
     let id = server.api.submit("job", json!({})).await;
     assert_eq!(server.stop(s(20)).await.code(), Some(0));
 
-    let mut bytes = fs::read(place.store()).unwrap();
-    let present: [u8; 4] = bytes[USER_VERSION].try_into().unwrap();
-    let newer = u32::from_be_bytes(present) + 1;
+    let mut bytes = fs::read(folder.store()).unwrap();
+    let version: [u8; 4] = bytes[USER_VERSION].try_into().unwrap();
+    let newer = u32::from_be_bytes(version) + 1;
     bytes[USER_VERSION].copy_from_slice(&newer.to_be_bytes());
-    fs::write(place.store(), &bytes).unwrap();
-    let ended = serve(&place, &["--listen", "127.0.0.1:0"]).await;
+    fs::write(folder.store(), &bytes).unwrap();
+    let ended = serve(&folder, &["--listen", "127.0.0.1:0"]).await;
     refused(
         &ended,
         2,
         &[&format!("schema version {newer}"), "use a newer dueline"],
     );
 
-    // Nothing was changed: with its true version the file is as good as before.
-    bytes = fs::read(place.store()).unwrap();
-    bytes[USER_VERSION].copy_from_slice(&present);
-    fs::write(place.store(), &bytes).unwrap();
+    // The file was not changed: with its original version it opens again.
+    bytes = fs::read(folder.store()).unwrap();
+    bytes[USER_VERSION].copy_from_slice(&version);
+    fs::write(folder.store(), &bytes).unwrap();
     server.start_again().await;
     assert_eq!(server.api.task("job", &id).await["id"], id.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_143_the_default_timeouts_of_a_server_hold_for_jobs_that_name_none() {
-    let place = Place::new();
+async fn f_143_the_default_timeouts_of_a_server_apply_to_jobs_without_their_own() {
+    let folder = TestFolder::new();
     let args = [
         "--no-worker",
         "--set",
@@ -178,11 +178,23 @@ async fn f_143_the_default_timeouts_of_a_server_hold_for_jobs_that_name_none() {
         "--set",
         "defaults.enqueue_timeout_ms=7003",
     ];
-    let server = Server::start(&place, &args).await;
+    let server = ServerProcess::start(&folder, &args).await;
     let own = json!({"claim_timeout_ms": 500});
     server.api.put_job("job", json!({}), own).await;
-    let job = server.api.get("jobs/job").await.good();
+    let job = server.api.get("jobs/job").await.expect_success();
     assert_eq!(job["heartbeat_timeout_ms"], 7001, "{job}");
     assert_eq!(job["claim_timeout_ms"], 500, "{job}");
     assert_eq!(job["enqueue_timeout_ms"], 7003, "{job}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g_13_a_settings_file_in_the_working_directory_does_not_open_the_server_to_the_network() {
+    let folder = TestFolder::new();
+    let open = "[server]\nlisten = \"0.0.0.0:0\"\nallow_remote = true\n";
+    fs::write(folder.file("dueline.toml"), open).unwrap();
+    let ended = serve(&folder, &[]).await;
+    refused(&ended, 2, &["server.listen", "dueline.toml", "--config"]);
+    assert!(!folder.store().exists());
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
+    assert!(server.url().starts_with("http://127.0.0.1:"));
 }

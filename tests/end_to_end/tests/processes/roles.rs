@@ -1,7 +1,8 @@
-//! Services in processes of their own.
+//! Services in separate processes.
 
 use dueline_tests_end_to_end::{
-    Controller, Place, RunLog, Server, Worker, exec_job, hold, say, wait_until,
+    ControllerProcess, RunLog, ServerProcess, TestFolder, WorkerProcess, assert_stays, exec_job,
+    print_note, wait_until,
 };
 use serde_json::json;
 use tokio::time::Instant;
@@ -9,10 +10,11 @@ use tokio::time::Instant;
 use crate::s;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_119_a_frontend_alone_takes_and_shows_tasks_and_runs_nothing() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let mut server = Server::start(&place, &["--services", "frontend", "--no-worker"]).await;
+async fn f_119_a_frontend_alone_accepts_and_shows_tasks_and_runs_none() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let mut server =
+        ServerProcess::start(&folder, &["--services", "frontend", "--no-worker"]).await;
     server
         .api
         .put_job("job", exec_job(&log, "true"), json!({}))
@@ -26,15 +28,15 @@ async fn f_119_a_frontend_alone_takes_and_shows_tasks_and_runs_nothing() {
     assert!(answer.status >= 400, "{answer:?}");
     let task = server.api.task("job", &now).await;
     assert_eq!((&task["payload"], &task["tries"]), (&json!(7), &json!(0)));
-    let worker = Worker::launch(&place, server.url(), "eager", &[]);
-    hold("quiet", s(2), async || match log.begun().len() {
+    let worker = WorkerProcess::launch(&folder, server.url(), "eager", &[]);
+    assert_stays("no run", s(2), async || match log.begun().len() {
         0 => Ok(()),
         runs => Err(format!("{runs} runs")),
     })
     .await;
     drop(worker);
 
-    // They had only been waiting: with the other services on the same file they run.
+    // The tasks were stored: once the other services run on the same file, they are executed.
     assert_eq!(server.stop(s(20)).await.code(), Some(0));
     server.start_again_with(&[]).await;
     for id in [&now, &soon] {
@@ -46,40 +48,41 @@ async fn f_119_a_frontend_alone_takes_and_shows_tasks_and_runs_nothing() {
     }
 }
 
-/// Says so when it is asked to stop.
+/// The first run hangs, and records when it is stopped.
 const FIRST_RUN_HANGS: &str = r#"
 if [ "$DUELINE_ATTEMPT" = 0 ] && [ "$(cat)" = '"hang"' ]; then
-    trap 'mark T; kill $child; exit 1' TERM
+    trap 'record T; kill $child; exit 1' TERM
     sleep 60 & child=$!
     wait
 fi"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_064_f_124_f_149_tasks_of_a_killed_controller_come_back() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &["--no-worker"]).await;
+async fn f_064_f_124_f_149_tasks_of_a_killed_controller_run_elsewhere() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let api = &server.api;
     api.put_job("job", exec_job(&log, FIRST_RUN_HANGS), json!({}))
         .await;
-    let mut controller = Controller::start(&place, server.url()).await;
+    let mut controller = ControllerProcess::start(&folder, server.url()).await;
     let one = ["--concurrency", "1"];
-    let runs = Worker::start(&place, api, controller.url(), "runs", &one).await;
+    let runs = WorkerProcess::start(&folder, api, controller.url(), "runs", &one).await;
     let hung = api.submit("job", json!({"payload": "hang"})).await;
     let task = api.in_state("job", &hung, "processing", s(20)).await;
     assert_eq!(task["owner"], runs.id.as_str());
 
-    // An executor that is stopped while it waits for work: the controller claims the next task for it, and it does not
+    // This executor is frozen while its poll waits: the controller claims the next task for it, and the run does not
     // begin.
-    let mut claims = Worker::start(&place, api, controller.url(), "claims", &one).await;
+    let mut claims = WorkerProcess::start(&folder, api, controller.url(), "claims", &one).await;
     let warm_up = api.submit("job", json!({})).await;
     api.in_state("job", &warm_up, "succeeded", s(20)).await;
-    let claimed = stop_with_a_claim(&server, &claims).await;
+    let claimed = freeze_with_a_claim(&server, &claims).await;
 
     controller.kill().await;
     claims.kill().await;
     let killed = Instant::now();
-    let _spare = Worker::start(&place, api, server.url(), "spare", &["--concurrency", "4"]).await;
+    let _spare =
+        WorkerProcess::start(&folder, api, server.url(), "spare", &["--concurrency", "4"]).await;
     let mut hung_wait = None;
     let mut claimed_wait = None;
     wait_until("both tasks to run again", s(30), async || {
@@ -97,12 +100,12 @@ async fn f_064_f_124_f_149_tasks_of_a_killed_controller_come_back() {
     })
     .await;
     let (hung_wait, claimed_wait) = (hung_wait.unwrap(), claimed_wait.unwrap());
-    say(&format!(
+    print_note(&format!(
         "killed controller: a claimed task runs elsewhere after {:.1} s, a running one after {:.1} s",
         claimed_wait.as_secs_f64(),
         hung_wait.as_secs_f64()
     ));
-    // Claim timeout 10 s, heartbeat timeout 8 s, and two polls.
+    // Claim timeout 10 s, heartbeat timeout 8 s, and two poll periods.
     assert!(claimed_wait < s(14), "{claimed_wait:?}");
     assert!(hung_wait < s(12), "{hung_wait:?}");
 
@@ -116,17 +119,17 @@ async fn f_064_f_124_f_149_tasks_of_a_killed_controller_come_back() {
     let task = api.finished("job", &hung, s(20)).await;
     assert_eq!(task["state"], "succeeded", "{task}");
     assert_eq!(task["tries"], 2, "{task}");
-    // The executor whose heartbeats were not answered had ended its run before the next one began.
-    let told = log.marks("T");
-    assert_eq!(told.len(), 1, "{told:?}");
+    // The executor whose heartbeats were not answered stopped its run before the next one began.
+    let stopped = log.entries("T");
+    assert_eq!(stopped.len(), 1, "{stopped:?}");
     assert!(
-        told[0].at_ms <= log.begun_of(&hung)[1].at_ms,
+        stopped[0].at_ms <= log.begun_of(&hung)[1].at_ms,
         "the runs overlapped"
     );
 }
 
-/// Stops the worker and finds a task that was claimed for it and that it has not begun.
-async fn stop_with_a_claim(server: &Server<'_>, worker: &Worker<'_>) -> String {
+/// Freezes the worker and returns a task that was claimed for it and whose run has not begun.
+async fn freeze_with_a_claim(server: &ServerProcess<'_>, worker: &WorkerProcess<'_>) -> String {
     let api = &server.api;
     for _ in 0..10 {
         worker.process.signal("STOP");
@@ -139,25 +142,25 @@ async fn stop_with_a_claim(server: &Server<'_>, worker: &Worker<'_>) -> String {
                 return id;
             }
         }
-        // It was stopped a moment before it asked.
+        // The worker was frozen before it polled.
         worker.process.signal("CONT");
         api.in_state("job", &id, "succeeded", s(20)).await;
     }
-    panic!("the worker was never waiting for work when it was stopped");
+    panic!("the worker was never waiting in a poll when it was frozen");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_124_executors_of_one_controller_share_its_work_and_outlive_each_other() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &["--no-worker"]).await;
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let api = &server.api;
     let script = r#"if [ "$DUELINE_ATTEMPT" = 0 ]; then sleep 3; fi"#;
     api.put_job("job", exec_job(&log, script), json!({})).await;
-    let controller = Controller::start(&place, server.url()).await;
+    let controller = ControllerProcess::start(&folder, server.url()).await;
     let four = ["--concurrency", "4", "--set", "worker.concurrency_min=4"];
-    let _lives = Worker::start(&place, api, controller.url(), "lives", &four).await;
-    let mut dies = Worker::start(&place, api, controller.url(), "dies", &four).await;
+    let _lives = WorkerProcess::start(&folder, api, controller.url(), "lives", &four).await;
+    let mut dies = WorkerProcess::start(&folder, api, controller.url(), "dies", &four).await;
     for _ in 0..8 {
         api.submit("job", json!({})).await;
     }
@@ -172,7 +175,7 @@ async fn f_124_executors_of_one_controller_share_its_work_and_outlive_each_other
     .await;
     assert_eq!(log.done().len(), 0, "eight at once");
     for host in ["lives", "dies"] {
-        let runs = in_flight.iter().filter(|mark| mark.host == host).count();
+        let runs = in_flight.iter().filter(|entry| entry.host == host).count();
         assert_eq!(runs, 4, "{in_flight:#?}");
     }
     dies.kill().await;
@@ -195,7 +198,7 @@ async fn f_124_executors_of_one_controller_share_its_work_and_outlive_each_other
             "{task}"
         );
         assert!(
-            runs[1..].iter().all(|mark| mark.host == "lives"),
+            runs[1..].iter().all(|entry| entry.host == "lives"),
             "{runs:?}"
         );
     }

@@ -1,16 +1,18 @@
-//! Tasks with a time.
+//! Scheduled tasks.
 
-use dueline_tests_end_to_end::{Place, RunLog, Server, exec_job, say, wait_until};
+use dueline_tests_end_to_end::{
+    RunLog, ServerProcess, TestFolder, exec_job, print_note, wait_until,
+};
 use serde_json::json;
 
 use crate::s;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_009_f_127_a_scheduled_task_never_starts_early_and_seldom_late() {
+async fn f_009_f_127_a_scheduled_task_never_starts_early_and_rarely_late() {
     const TASKS: usize = 200;
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &[]).await;
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &[]).await;
     server
         .api
         .put_job("job", exec_job(&log, "true"), json!({}))
@@ -22,7 +24,7 @@ async fn f_009_f_127_a_scheduled_task_never_starts_early_and_seldom_late() {
         .api
         .post("jobs/job/tasks:batch", &json!(tasks))
         .await
-        .good();
+        .expect_success();
     assert_eq!(answer["results"].as_array().map(Vec::len), Some(TASKS));
     wait_until("all tasks to succeed", s(30), async || {
         let stats = server.api.stats("job").await;
@@ -37,11 +39,11 @@ async fn f_009_f_127_a_scheduled_task_never_starts_early_and_seldom_late() {
     assert_eq!(begun.len(), TASKS);
     let mut late_ms: Vec<i64> = begun
         .iter()
-        .map(|mark| mark.at_ms - mark.run_at_ms)
+        .map(|entry| entry.at_ms - entry.run_at_ms)
         .collect();
     late_ms.sort_unstable();
     let (early, p50, p99) = (late_ms[0], late_ms[TASKS / 2], late_ms[TASKS * 99 / 100]);
-    say(&format!(
+    print_note(&format!(
         "{TASKS} scheduled tasks, from due time to the first line of the command: p50 {p50} ms, p99 {p99} ms, most {} ms",
         late_ms[TASKS - 1]
     ));

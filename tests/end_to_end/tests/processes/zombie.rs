@@ -1,79 +1,81 @@
-//! Workers that were only asleep.
+//! Workers that resume after their lease expired.
 
-use dueline_tests_end_to_end::{Place, RunLog, Server, Worker, exec_job, say, wait_until};
+use dueline_tests_end_to_end::{
+    RunLog, ServerProcess, TestFolder, WorkerProcess, exec_job, print_note, wait_until,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::s;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_049_f_080_c3_the_result_of_a_worker_that_slept_past_its_lease_is_refused() {
-    let place = Place::new();
-    let log = RunLog::new(&place);
-    let server = Server::start(&place, &["--no-worker"]).await;
+async fn f_049_f_080_c3_the_result_of_a_worker_that_was_frozen_past_its_lease_is_refused() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let api = &server.api;
-    // The result says who ran it. The run takes longer than it takes to put its worker to sleep, and is over long
-    // before the worker wakes.
+    // The result names the worker. The run is long enough to freeze its worker meanwhile, and is over long before the
+    // worker resumes.
     let script =
         r#"if [ "$DUELINE_ATTEMPT" = 0 ]; then sleep 3; fi; printf '"%s"' "${TMPDIR##*/}""#;
     api.put_job("job", exec_job(&log, script), json!({})).await;
     let one = ["--concurrency", "1"];
-    let sleeper = Worker::start(&place, api, server.url(), "sleeper", &one).await;
+    let frozen = WorkerProcess::start(&folder, api, server.url(), "frozen", &one).await;
     let id = api.submit("job", json!({})).await;
     let task = api.in_state("job", &id, "processing", s(20)).await;
-    assert_eq!(task["owner"], sleeper.id.as_str());
+    assert_eq!(task["owner"], frozen.id.as_str());
     wait_until("the run to begin", s(20), async || {
         log.begun().pop().ok_or_else(String::new)
     })
     .await;
-    sleeper.process.signal("STOP");
-    let asleep = Instant::now();
-    assert_eq!(log.done().len(), 0, "put to sleep too late");
+    frozen.process.signal("STOP");
+    let frozen_at = Instant::now();
+    assert_eq!(log.done().len(), 0, "frozen too late");
 
-    let mut other = Worker::start(&place, api, server.url(), "other", &one).await;
+    let mut other = WorkerProcess::start(&folder, api, server.url(), "other", &one).await;
     let task = api.finished("job", &id, s(30)).await;
-    let wait = asleep.elapsed();
-    say(&format!(
-        "worker put to sleep: its task is finished elsewhere after {:.1} s",
+    let wait = frozen_at.elapsed();
+    print_note(&format!(
+        "frozen worker: its task is finished elsewhere after {:.1} s",
         wait.as_secs_f64()
     ));
     assert!(wait < s(13), "{wait:?}");
     assert_eq!(task["state"], "succeeded", "{task}");
     assert_eq!(task["result"], "other", "{task}");
-    // The command of the sleeping worker has long finished with success, and its worker does not know yet.
+    // The command of the frozen worker has succeeded long ago, and the worker has not noticed yet.
     assert_eq!((log.begun_of(&id).len(), log.done().len()), (2, 2));
     other.kill().await;
 
-    sleeper.process.signal("CONT");
-    // Running the next task shows that it is awake and well again.
+    frozen.process.signal("CONT");
+    // Running the next task shows that the worker works again.
     let next = api.submit("job", json!({})).await;
     let next = api.finished("job", &next, s(30)).await;
-    assert_eq!(next["result"], "sleeper", "{next}");
+    assert_eq!(next["result"], "frozen", "{next}");
     let after = api.task("job", &id).await;
     assert_eq!(after, task, "the zombie changed a finished task");
     assert_eq!(after["tries"], 2, "{after}");
     assert_eq!(after["runs"][0]["end"], "lost", "{after}");
-    assert_eq!(after["runs"][0]["worker"], sleeper.id.as_str(), "{after}");
+    assert_eq!(after["runs"][0]["worker"], frozen.id.as_str(), "{after}");
     assert_eq!(log.begun_of(&id).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_080_a_stale_owner_is_told_that_it_lost_its_task_and_stores_nothing() {
-    let place = Place::new();
-    let server = Server::start(&place, &["--no-worker"]).await;
+async fn f_080_reports_of_a_stale_owner_are_refused_as_lost_and_change_nothing() {
+    let folder = TestFolder::new();
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let api = &server.api;
     api.put_job("job", json!({}), json!({"heartbeat_timeout_ms": 1000}))
         .await;
     let id = api.submit("job", json!({"payload": "original"})).await;
     let next = async |worker: &str| {
-        let ask = json!({"worker": worker, "jobs": ["job"], "wait_ms": 20000});
-        let mut work = api.post("work:next", &ask).await.good();
+        let poll = json!({"worker": worker, "jobs": ["job"], "wait_ms": 20000});
+        let mut work = api.post("work:next", &poll).await.expect_success();
         let task = work["tasks"][0].take();
         assert_eq!(task["id"], id.as_str(), "{work}");
         let start = json!({"token": task["token"]});
         api.post(&format!("work/job/{id}/start"), &start)
             .await
-            .good();
+            .expect_success();
         task
     };
     let stale = next("first@1").await;
@@ -104,7 +106,7 @@ async fn f_080_a_stale_owner_is_told_that_it_lost_its_task_and_stores_nothing() 
     let done = json!({"token": current["token"], "result": "current"});
     api.post(&format!("work/job/{id}/complete"), &done)
         .await
-        .good();
+        .expect_success();
     let task = api.task("job", &id).await;
     assert_eq!(
         (&task["state"], &task["result"]),

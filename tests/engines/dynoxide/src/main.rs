@@ -1,7 +1,7 @@
 //! A DynamoDB API on a loopback port, for tests: `dueline-engine-dynoxide [PORT]`.
 //!
-//! Without a port it takes a free one. It keeps everything in memory and ends when its standard input closes, so that
-//! no test leaves it behind, however that test ended.
+//! Without a port it uses a free one. It keeps all data in memory and ends when its standard input closes, so that no
+//! test leaves it running, however that test ended.
 
 use std::{
     error::Error,
@@ -27,7 +27,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let port = match std::env::args().nth(1) {
         Some(port) => port
             .parse::<u16>()
-            .map_err(|error| format!("{port} is no port: {error}"))?,
+            .map_err(|error| format!("{port} is not a port: {error}"))?,
         None => 0,
     };
     let runtime = Runtime::new()?;
@@ -37,11 +37,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     std::io::stdout().flush()?;
     runtime.spawn(serve_on(listener, database));
 
-    // Nobody writes to it: a read returns when the other end is gone.
+    // Nothing is written to this input: a read returns when its other end is closed.
     let mut input = std::io::stdin().lock();
     let mut bytes = [0; 64];
     while matches!(input.read(&mut bytes), Ok(count) if count > 0) {}
-    // Requests that still run have nobody left who waits for them.
+    // Requests in progress have no client any more.
     runtime.shutdown_background();
     Ok(())
 }

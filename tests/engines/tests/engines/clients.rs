@@ -1,4 +1,4 @@
-//! Real clients of AWS, for engines.
+//! Clients of the AWS SDK for engines.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::{
 };
 use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY};
 
-/// A call that takes longer has failed.
+/// The timeout of a call.
 pub(crate) const CALL_MAX: Duration = Duration::from_secs(10);
 
 fn credentials() -> Credentials {
@@ -24,7 +24,7 @@ fn timeouts(call_max: Duration) -> TimeoutConfig {
         .build()
 }
 
-/// A DynamoDB client that tries each call once, for as long as `call_max`.
+/// A DynamoDB client without retries, whose calls time out after `call_max`.
 pub(crate) fn dynamodb(url: &str, call_max: Duration) -> aws_sdk_dynamodb::Client {
     let config = aws_sdk_dynamodb::Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -38,7 +38,7 @@ pub(crate) fn dynamodb(url: &str, call_max: Duration) -> aws_sdk_dynamodb::Clien
     aws_sdk_dynamodb::Client::from_conf(config)
 }
 
-/// An SQS client that tries each call once.
+/// An SQS client without retries.
 pub(crate) fn sqs(url: &str) -> aws_sdk_sqs::Client {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -52,8 +52,8 @@ pub(crate) fn sqs(url: &str) -> aws_sdk_sqs::Client {
     aws_sdk_sqs::Client::from_conf(config)
 }
 
-/// Makes a table with a key of one text, `pk`.
-pub(crate) async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str) {
+/// Creates a table with the string key `pk`.
+pub(crate) async fn create_table(client: &aws_sdk_dynamodb::Client, name: &str) {
     let key = KeySchemaElement::builder()
         .attribute_name("pk")
         .key_type(KeyType::Hash)
@@ -75,7 +75,7 @@ pub(crate) async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str) {
         .unwrap();
 }
 
-/// Writes an item that must not be there yet; whether it was not.
+/// Writes an item on the condition that it does not exist. Returns whether the condition held.
 pub(crate) async fn put_new(client: &aws_sdk_dynamodb::Client, table: &str, key: &str) -> bool {
     let put = client
         .put_item()
@@ -99,8 +99,8 @@ pub(crate) async fn put_new(client: &aws_sdk_dynamodb::Client, table: &str, key:
 
 /// Sends a text through a new queue and receives it.
 pub(crate) async fn send_and_receive(client: &aws_sdk_sqs::Client, queue: &str, text: &str) {
-    let made = client.create_queue().queue_name(queue).send().await;
-    let queue_url = made.unwrap().queue_url.expect("a queue has an address");
+    let created = client.create_queue().queue_name(queue).send().await;
+    let queue_url = created.unwrap().queue_url.expect("a queue has an address");
     let send = client.send_message().queue_url(&queue_url);
     send.message_body(text).send().await.unwrap();
     let receive = client.receive_message().queue_url(&queue_url);

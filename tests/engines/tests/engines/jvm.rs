@@ -1,26 +1,26 @@
-//! Engines on a JVM, in a lane of their own: `--features jvm`.
+//! Engines on a JVM; enabled by `--features jvm`.
 
 use dueline_tests_engines::{Engine, EngineName};
 
 use crate::{
-    dynamodb::{goes_with_its_handle, obeys_conditions},
+    dynamodb::{ends_with_its_handle, obeys_conditions},
     sqs::carries_messages,
 };
 
 #[tokio::test]
-async fn dynamodb_local_starts_answers_and_is_gone_with_its_handle() {
+async fn dynamodb_local_starts_answers_and_ends_with_its_handle() {
     let engine = Engine::dynamodb_local().await;
     assert_eq!(engine.name(), EngineName::DynamoDbLocal);
     obeys_conditions(&engine).await;
-    goes_with_its_handle(engine);
+    ends_with_its_handle(engine);
 }
 
 #[tokio::test]
-async fn elasticmq_starts_answers_and_is_gone_with_its_handle() {
+async fn elasticmq_starts_answers_and_ends_with_its_handle() {
     let engine = Engine::elasticmq().await;
     assert_eq!(engine.name(), EngineName::ElasticMq);
     carries_messages(&engine).await;
-    goes_with_its_handle(engine);
+    ends_with_its_handle(engine);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The engines start, answer, suffer, and go.
+//! The engines start, answer, survive faults, and end.
 
 mod clients;
 mod dynamodb;

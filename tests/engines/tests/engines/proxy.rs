@@ -1,4 +1,4 @@
-//! The wire between a client and an engine.
+//! The proxy between a client and an engine.
 
 use std::io::ErrorKind;
 
@@ -8,8 +8,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A listener in the place of an engine, and a proxy to it.
-async fn wire() -> (TcpListener, Proxy) {
+/// A listener that stands for an engine, and a proxy to it.
+async fn engine_and_proxy() -> (TcpListener, Proxy) {
     let engine = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::to(&format!("http://{}", engine.local_addr().unwrap()));
     (engine, proxy)
@@ -21,7 +21,7 @@ async fn connect(proxy: &Proxy) -> std::io::Result<TcpStream> {
 
 #[tokio::test]
 async fn a_cut_closes_both_sides_of_all_connections_and_no_later_one() {
-    let (engine, proxy) = wire().await;
+    let (engine, proxy) = engine_and_proxy().await;
     let mut client = connect(&proxy).await.unwrap();
     let (mut served, _) = engine.accept().await.unwrap();
     client.write_all(b"ping").await.unwrap();
@@ -37,15 +37,15 @@ async fn a_cut_closes_both_sides_of_all_connections_and_no_later_one() {
 }
 
 #[tokio::test]
-async fn refused_connections_fail_at_once_while_old_ones_go_on() {
-    let (engine, proxy) = wire().await;
-    let mut old = connect(&proxy).await.unwrap();
+async fn refused_connections_fail_at_once_while_existing_ones_continue() {
+    let (engine, proxy) = engine_and_proxy().await;
+    let mut existing = connect(&proxy).await.unwrap();
     let (mut served, _) = engine.accept().await.unwrap();
     proxy.refuse(true);
     let refused = connect(&proxy).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     served.write_all(b"!").await.unwrap();
-    assert_eq!(old.read_u8().await.unwrap(), b'!');
+    assert_eq!(existing.read_u8().await.unwrap(), b'!');
 
     proxy.refuse(false);
     let _client = connect(&proxy).await.unwrap();

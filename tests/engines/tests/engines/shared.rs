@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use dueline_tests_engines::{dynamodb, sqs, unique};
 
-use crate::clients::{self, CALL_MAX, make_table, put_new, send_and_receive};
+use crate::clients::{self, CALL_MAX, create_table, put_new, send_and_receive};
 
 #[tokio::test]
 async fn all_tests_of_a_process_share_one_dynamodb() {
     let (one, other) = tokio::join!(dynamodb(), dynamodb());
     assert_eq!(one, other);
     let table = unique("shared");
-    make_table(&clients::dynamodb(&one.url, CALL_MAX), &table).await;
+    create_table(&clients::dynamodb(&one.url, CALL_MAX), &table).await;
     assert!(put_new(&clients::dynamodb(&other.url, CALL_MAX), &table, "a").await);
 }
 
@@ -23,9 +23,9 @@ async fn all_tests_of_a_process_share_one_sqs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_clock_does_not_run_while_an_engine_starts() {
-    let found = tokio::time::timeout(Duration::from_secs(1), dynamodb()).await;
-    assert!(found.is_ok(), "paused time has run");
+async fn a_paused_clock_does_not_advance_while_an_engine_starts() {
+    let started = tokio::time::timeout(Duration::from_secs(1), dynamodb()).await;
+    assert!(started.is_ok(), "paused time has advanced");
 }
 
 #[test]

@@ -4,16 +4,16 @@ use dueline_tests_engines::{Engine, EngineName, unique};
 
 use crate::{
     clients::{self, send_and_receive},
-    dynamodb::{goes_with_its_handle, obeys_conditions},
+    dynamodb::{ends_with_its_handle, obeys_conditions},
 };
 
 #[tokio::test]
-async fn ministack_starts_answers_and_is_gone_with_its_handle() {
+async fn ministack_starts_answers_and_ends_with_its_handle() {
     let engine = Engine::ministack().await;
     assert_eq!(engine.name(), EngineName::Ministack);
     carries_messages(&engine).await;
     obeys_conditions(&engine).await;
-    goes_with_its_handle(engine);
+    ends_with_its_handle(engine);
 }
 
 #[tokio::test]

@@ -1,15 +1,12 @@
-//! Waiting for something, never for time alone.
+//! Waits for conditions rather than for a fixed time.
 
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes.
+/// The time limit, far longer than any condition here takes.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Looks until it is so.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "real processes live in real time"
-)]
+/// Polls until the condition holds.
+#[expect(clippy::disallowed_methods, reason = "real processes run in real time")]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
@@ -18,7 +15,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether there is a process with this id.
+/// Whether a process with this id exists.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid)
         .ok()
@@ -26,7 +23,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// Whether something listens at an address of ours.
+/// Whether a process listens at an address on loopback.
 pub(crate) fn listens(url: &str) -> bool {
     let authority = url.strip_prefix("http://").expect("plain http");
     std::net::TcpStream::connect(authority).is_ok()

@@ -1,56 +1,59 @@
-//! One controller per host: its address, its buffer, its jobs.
+//! Controllers: one per address, with a bounded buffer, for the jobs that it serves.
 
 use std::time::Duration;
 
-use dueline_tests_end_to_end::{Place, RunLog, exec_job, hold, pause, say, wait_until};
-use dueline_tests_fleet::{Fleet, Plan, Site, with_others};
+use dueline_tests_end_to_end::{
+    RunLog, TestFolder, assert_stays, exec_job, pause, print_note, wait_until,
+};
+use dueline_tests_fleet::{Fleet, FleetPlan, FleetResources, shared_machine};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{fleet, s, words};
 
-/// Most messages that a controller holds; see its settings.
-const BUFFER_MAX: u64 = 2_000;
+/// Most tasks that a controller buffers for an executor with one slot: those of one receive, which has up to 10 messages
+/// with up to 25 tasks each.
+const BUFFERED_MAX: u64 = 250;
 
-/// All but a controller.
-fn no_controller() -> Plan {
-    Plan {
+/// A fleet without controllers.
+fn no_controller() -> FleetPlan {
+    FleetPlan {
         controllers: 0,
-        ..Plan::default()
+        ..FleetPlan::default()
     }
 }
 
-/// A job whose runs hang until there is a file.
-fn hangs(place: &Place, log: &RunLog) -> Value {
-    let go = place.file("go").display().to_string();
+/// A job whose runs hang until a file exists.
+fn hanging_job(folder: &TestFolder, log: &RunLog) -> Value {
+    let go = folder.file("go").display().to_string();
     exec_job(log, &format!("while [ ! -e '{go}' ]; do sleep 0.2; done"))
 }
 
-fn let_go(place: &Place) {
-    std::fs::write(place.file("go"), "").expect("a file");
+fn release_runs(folder: &TestFolder) {
+    std::fs::write(folder.file("go"), "").expect("a file");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_122_a_second_controller_at_the_same_address_refuses_to_start() {
-    let _turn = with_others().await;
-    let fleet = fleet(&Plan::default()).await;
+    let _machine = shared_machine().await;
+    let fleet = fleet(&FleetPlan::default()).await;
     let address = fleet.member("controller-0").url().replace("http://", "");
     let mut args = vec!["--listen".to_owned(), address.clone()];
     args.extend(fleet.controller_args(1, &[]));
     let args: Vec<_> = args.iter().map(String::as_str).collect();
-    let variables = Site::variables();
-    let ended = fleet
-        .site()
+    let variables = FleetResources::variables();
+    let exited = fleet
+        .resources()
         .run("dueline-controller", &args, &variables)
         .await;
-    assert_eq!(ended.code, Some(5), "{ended:?}");
+    assert_eq!(exited.code, Some(5), "{exited:?}");
     assert!(
-        ended
+        exited
             .stderr
             .contains(&format!("failed to listen on {address}")),
-        "{ended:?}"
+        "{exited:?}"
     );
-    // The first one has not noticed.
+    // The first controller still works.
     let api = fleet.api();
     api.put_noop("job", json!({})).await;
     let id = api.submit("job", &json!({})).await;
@@ -59,13 +62,13 @@ async fn f_122_a_second_controller_at_the_same_address_refuses_to_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_122_a_controller_that_is_asked_to_stop_returns_what_it_has_buffered() {
+async fn f_122_the_backlog_of_a_controller_that_is_asked_to_stop_runs_elsewhere_at_once() {
     const TASKS: usize = 20;
-    let _turn = with_others().await;
+    let _machine = shared_machine().await;
     let mut fleet = fleet(&no_controller()).await;
-    let (api, aws) = (fleet.api().clone(), fleet.site().aws());
-    let log = RunLog::new(fleet.site().place());
-    let hangs = hangs(fleet.site().place(), &log);
+    let (api, engines) = (fleet.api().clone(), fleet.resources().engine_clients());
+    let log = RunLog::new(fleet.resources().folder());
+    let hangs = hanging_job(fleet.resources().folder(), &log);
     api.put_job("job", hangs, json!({"enqueue_timeout_ms": 300_000}))
         .await;
     fleet.start_controller(0, &[]).await;
@@ -73,42 +76,33 @@ async fn f_122_a_controller_that_is_asked_to_stop_returns_what_it_has_buffered()
     for _ in 0..TASKS {
         api.submit("job", &json!({})).await;
     }
-    // One runs, and the controller has all others.
-    wait_until("messages in the buffer", s(30), async || {
-        match (log.begun().len(), aws.messages("job").await) {
-            (1, (0, taken)) if taken > 0 => Ok(()),
+    // One task runs. The others stay in the queue, because the executor has no room for them.
+    wait_until("messages in the queue", s(30), async || {
+        match (log.begun().len(), engines.messages("job").await) {
+            (1, (waiting, _)) if waiting > 0 => Ok(()),
             other => Err(format!("{other:?}")),
         }
     })
     .await;
+    // The executor cannot run what its controller has claimed for it.
+    let executor = fleet.member("executor-0-0").process();
+    executor.signal("STOP");
+    release_runs(fleet.resources().folder());
     fleet.start_controller(1, &[]).await;
     fleet.start_executor(1, 0, &words("--concurrency 4")).await;
-    let_go_after_a_look(&fleet, &log).await;
 
     let asked = Instant::now();
     let status = fleet.stop("controller-0", s(20)).await;
     assert_eq!(status.code(), Some(0), "{}", log_of(&fleet, "controller-0"));
     api.count("job", "succeeded", TASKS - 1, s(25)).await;
     let took = asked.elapsed();
-    say(&format!(
-        "{} buffered tasks ran elsewhere {:.1} s after SIGTERM",
+    print_note(&format!(
+        "{} tasks ran elsewhere {:.1} s after SIGTERM",
         TASKS - 1,
         took.as_secs_f64()
     ));
-    // Far sooner than by the visibility timeout of 30 s, by which they come back from a controller that crashed.
+    // Far below the visibility timeout of 30 s, after which messages of a crashed controller are delivered again.
     assert!(took < s(20), "{took:?}");
-}
-
-/// Another host gets nothing of what the first one holds. Then nothing hangs any more but the run that began to.
-async fn let_go_after_a_look(fleet: &Fleet, log: &RunLog) {
-    hold("one run", s(2), async || match log.begun().len() {
-        1 => Ok(()),
-        runs => Err(format!("{runs} runs")),
-    })
-    .await;
-    let executor = fleet.member("executor-0-0").process();
-    executor.signal("STOP");
-    let_go(fleet.site().place());
 }
 
 fn log_of(fleet: &Fleet, name: &str) -> String {
@@ -116,13 +110,13 @@ fn log_of(fleet: &Fleet, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_122_the_buffer_of_a_controller_keeps_its_limit() {
+async fn f_122_a_controller_buffers_only_what_its_executors_take_next() {
     const TASKS: usize = 2_600;
-    let _turn = with_others().await;
+    let _machine = shared_machine().await;
     let mut fleet = fleet(&no_controller()).await;
-    let api = fleet.api().clone();
-    let log = RunLog::new(fleet.site().place());
-    let hangs = hangs(fleet.site().place(), &log);
+    let (api, engines) = (fleet.api().clone(), fleet.resources().engine_clients());
+    let log = RunLog::new(fleet.resources().folder());
+    let hangs = hanging_job(fleet.resources().folder(), &log);
     api.put_job("job", hangs, json!({"enqueue_timeout_ms": 300_000}))
         .await;
     fleet.start_controller(0, &[]).await;
@@ -131,29 +125,27 @@ async fn f_122_the_buffer_of_a_controller_keeps_its_limit() {
     for _ in 0..4 {
         api.submit_all("job", batch.clone(), s(60)).await;
     }
-    let controller = dueline_tests_end_to_end::Client::new(fleet.member("controller-0").url());
-    let since = Instant::now();
-    let (mut most, mut full_since) = (0, None);
-    while full_since.is_none_or(|at: Instant| at.elapsed() < s(4)) {
-        assert!(
-            since.elapsed() < s(60),
-            "only {most} messages were buffered"
-        );
-        let buffered = gauge(&controller).await;
-        assert!(buffered <= BUFFER_MAX, "{buffered} messages are buffered");
-        most = buffered.max(most);
-        if most > BUFFER_MAX * 3 / 4 && full_since.is_none() {
-            full_since = Some(Instant::now());
-        }
+    wait_until("a run", s(30), async || match log.begun().len() {
+        1 => Ok(()),
+        runs => Err(format!("{runs} runs")),
+    })
+    .await;
+    let controller = dueline_tests_end_to_end::RestClient::new(fleet.member("controller-0").url());
+    let (since, mut largest) = (Instant::now(), 0);
+    while since.elapsed() < s(8) {
+        largest = buffered_messages(&controller).await.max(largest);
         pause(Duration::from_millis(100)).await;
     }
-    say(&format!(
-        "{most} of {TASKS} tasks were buffered, at most {BUFFER_MAX} may be"
+    let (waiting, in_flight) = engines.messages("job").await;
+    print_note(&format!(
+        "{largest} of {TASKS} tasks were buffered; {waiting} messages waited, {in_flight} were in flight"
     ));
+    assert!(largest <= BUFFERED_MAX, "{largest} tasks were buffered");
+    assert!(waiting > 0, "the queue is empty");
     assert_eq!(log.begun().len(), 1);
 }
 
-async fn gauge(controller: &dueline_tests_end_to_end::Client) -> u64 {
+async fn buffered_messages(controller: &dueline_tests_end_to_end::RestClient) -> u64 {
     let (status, text) = controller.page("metrics").await.expect("metrics");
     assert_eq!(status, 200, "{text}");
     let line = text
@@ -164,10 +156,10 @@ async fn gauge(controller: &dueline_tests_end_to_end::Client) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_027_f_123_a_controller_takes_nothing_of_jobs_that_it_does_not_serve() {
-    let _turn = with_others().await;
+async fn f_027_f_123_a_controller_receives_no_messages_of_jobs_that_it_does_not_serve() {
+    let _machine = shared_machine().await;
     let mut fleet = fleet(&no_controller()).await;
-    let (api, aws) = (fleet.api().clone(), fleet.site().aws());
+    let (api, engines) = (fleet.api().clone(), fleet.resources().engine_clients());
     for job in ["a", "b", "c"] {
         api.put_noop(job, json!({})).await;
         api.submit(job, &json!({})).await;
@@ -179,11 +171,11 @@ async fn f_027_f_123_a_controller_takes_nothing_of_jobs_that_it_does_not_serve()
         api.submit(job, &json!({})).await;
         api.count(job, "succeeded", 2, s(30)).await;
     }
-    hold("the other job", s(3), async || {
+    assert_stays("the queue of the other job", s(3), async || {
         let stats = api.stats("c").await;
         match (
             stats["by_state"]["enqueued"].as_u64(),
-            aws.messages("c").await,
+            engines.messages("c").await,
         ) {
             (Some(2), (messages, 0)) if messages > 0 => Ok(()),
             (_, messages) => Err(format!("{stats}, {messages:?}")),
@@ -196,8 +188,8 @@ async fn f_027_f_123_a_controller_takes_nothing_of_jobs_that_it_does_not_serve()
         (&json!(0), &json!(0)),
         "{task}"
     );
-    // Nobody has ever had these messages in hand.
-    assert_eq!(aws.receives("c").await, 1);
+    // These messages were never received before.
+    assert_eq!(engines.receives("c").await, 1);
 
     // A host that serves the job runs them.
     fleet.start_controller(1, &["--jobs", "c"]).await;

@@ -1,9 +1,9 @@
-//! One job's flood is no other job's business.
+//! A backlog of one job does not delay other jobs.
 
 use std::time::Duration;
 
-use dueline_tests_end_to_end::{RunLog, exec_job, pause, say};
-use dueline_tests_fleet::{Api, Plan, alone, late_ms, number, percentile};
+use dueline_tests_end_to_end::{RunLog, exec_job, pause, print_note};
+use dueline_tests_fleet::{FleetClient, FleetPlan, exclusive_machine, late_ms, number, percentile};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,37 +13,37 @@ const FLOOD: usize = 10_000;
 const FLOOD_BATCH: usize = 1_000;
 /// Tasks of the other job in one measurement.
 const PROBES: usize = 100;
-/// Between two of them.
+/// Pause between two of them.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
-/// When the second half of the flood comes due, from when it is submitted.
+/// Time from the submit of the second half of the flood until it is due.
 const DUE_IN: Duration = Duration::from_secs(10);
-/// What F-127 allows: two seconds and the poll period, here on a machine that does all of this at once.
+/// The limit of F-127: two seconds and the poll period, here with all processes on one machine.
 const LATE_MAX_MS: i64 = 3_000;
-/// The flood waits for itself so many times longer than the other job waits for the flood.
+/// The flood takes at least this many times longer to be enqueued than the other job is delayed.
 const RATIO_MIN: i64 = 4;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_121_f_125_ten_thousand_due_tasks_of_one_job_do_not_delay_another() {
-    let _turn = alone().await;
-    let none = Plan {
+    let _machine = exclusive_machine().await;
+    let none = FleetPlan {
         controllers: 0,
-        ..Plan::default()
+        ..FleetPlan::default()
     };
     let mut fleet = fleet(&none).await;
-    let log = RunLog::new(fleet.site().place());
-    // One host serves one job and its only slot is taken for longer than this test lasts; another host serves the other.
+    let log = RunLog::new(fleet.resources().folder());
+    // One host serves the flood; its only slot is busy for longer than this test. Another host serves the other job.
     for (number, job) in ["flood", "calm"].into_iter().enumerate() {
         fleet.start_controller(number, &["--jobs", job]).await;
     }
     fleet.start_executor(0, 0, &words("--concurrency 1")).await;
     fleet.start_executor(1, 0, &words("--concurrency 8")).await;
     let api = fleet.api().clone();
-    // A timeout so short that the watchdog has them all to look at, too.
+    // A timeout so short that the watchdog has to process the whole flood, too.
     let short = json!({"enqueue_timeout_ms": 15_000});
     let stuck = exec_job(&log, "sleep 300");
     api.put_job("flood", stuck, short).await;
     api.put_noop("calm", json!({})).await;
-    // Both hosts have found their jobs.
+    // From here on both hosts serve their jobs.
     let first = api.submit("calm", &json!({})).await;
     api.finished("calm", &first, s(30)).await;
     probe(&api).await;
@@ -54,7 +54,7 @@ async fn f_121_f_125_ten_thousand_due_tasks_of_one_job_do_not_delay_another() {
         api.submit_all("flood", vec![now.clone(); FLOOD_BATCH], s(60))
             .await;
     }
-    // The other half comes due at one moment, in the middle of the measurement.
+    // The second half becomes due at one time, during the measurement.
     let due = json!({"delay_ms": DUE_IN.as_millis()});
     let submitted = Instant::now();
     for _ in 0..FLOOD / FLOOD_BATCH / 2 {
@@ -62,15 +62,15 @@ async fn f_121_f_125_ten_thousand_due_tasks_of_one_job_do_not_delay_another() {
             .await;
     }
     let (during, flood) = tokio::join!(probe(&api), async {
-        // They really were in the way, all of them, and none had gone.
+        // The whole flood was enqueued, and only one of its tasks was running.
         api.count("flood", "enqueued", FLOOD - 1, s(120)).await;
         let took = submitted.elapsed().saturating_sub(DUE_IN);
         i64::try_from(took.as_millis()).unwrap()
     });
     let after = probe(&api).await;
-    say(&format!(
-        "start after due, p95 of {PROBES}: {before} ms alone, {during} ms while {FLOOD} tasks of another job came due, \
-         which took {flood} ms to be handed on, and {after} ms beside them"
+    print_note(&format!(
+        "start after due, p95 of {PROBES}: {before} ms without the flood, {during} ms while {FLOOD} tasks of another job became due, \
+         which took {flood} ms to be enqueued, and {after} ms beside them"
     ));
     for flooded in [during, after] {
         assert!(
@@ -86,8 +86,8 @@ async fn f_121_f_125_ten_thousand_due_tasks_of_one_job_do_not_delay_another() {
     assert_eq!(number(&stats["by_state"]["processing"]), 1, "{stats}");
 }
 
-/// Tasks that come due one by one; how late they began.
-async fn probe(api: &Api) -> i64 {
+/// Submits tasks that become due one by one, and returns how late they began (p95).
+async fn probe(api: &FleetClient) -> i64 {
     let since = Instant::now();
     let mut ids = Vec::with_capacity(PROBES);
     for number in 0..PROBES {

@@ -1,9 +1,9 @@
-//! From due to begun.
+//! The time from due to begun.
 
 use std::time::Duration;
 
-use dueline_tests_end_to_end::{pause, say};
-use dueline_tests_fleet::{Api, Plan, alone, late_ms, percentile};
+use dueline_tests_end_to_end::{pause, print_note};
+use dueline_tests_fleet::{FleetClient, FleetPlan, exclusive_machine, late_ms, percentile};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -11,17 +11,17 @@ use crate::{fleet, s, words};
 
 const TASKS: u32 = 500;
 const PER_SECOND: u32 = 25;
-/// Sooner than a consumer looks, so that the next look is what starts a task.
+/// Shorter than the poll period, so that the next scan enqueues the task.
 const DELAYS_MS: std::ops::Range<u32> = 50..250;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_127_latency_follows_the_poll_period() {
-    let _turn = alone().await;
+    let _machine = exclusive_machine().await;
     let mut p95 = Vec::new();
     for poll_ms in [2_000, 1_000] {
-        let plan = Plan {
+        let plan = FleetPlan {
             consumer_args: words(&format!("--set scheduler.poll_period_ms={poll_ms}")),
-            ..Plan::default()
+            ..FleetPlan::default()
         };
         let fleet = fleet(&plan).await;
         let api = fleet.api();
@@ -29,8 +29,8 @@ async fn f_127_latency_follows_the_poll_period() {
         let first = api.submit("job", &json!({"delay_ms": 1})).await;
         api.finished("job", &first, s(30)).await;
         let late = open_loop(api).await;
-        say(&format!(
-            "{PER_SECOND} scheduled tasks a second, looked for every {poll_ms} ms: start - due p50 {} ms, p95 {} ms",
+        print_note(&format!(
+            "{PER_SECOND} scheduled tasks a second, poll period {poll_ms} ms: start - due p50 {} ms, p95 {} ms",
             percentile(late.clone(), 0.5),
             percentile(late.clone(), 0.95)
         ));
@@ -42,8 +42,8 @@ async fn f_127_latency_follows_the_poll_period() {
     assert!(p95[1].1 < p95[0].1, "{p95:?}");
 }
 
-/// Submits at a fixed rate, whatever comes back; answers how late each task began.
-async fn open_loop(api: &Api) -> Vec<i64> {
+/// Submits at a fixed rate without waiting for answers. Returns how late each task began.
+async fn open_loop(api: &FleetClient) -> Vec<i64> {
     let since = Instant::now();
     let mut submits = tokio::task::JoinSet::new();
     for number in 0..TASKS {
@@ -57,7 +57,7 @@ async fn open_loop(api: &Api) -> Vec<i64> {
     api.count("job", "succeeded", TASKS as usize + 1, s(60))
         .await;
     let mut tasks = api.tasks("job").await;
-    // Newest first; the one that only warmed up is the last.
+    // The list is newest first; its last entry is the warm-up task.
     tasks.pop();
     tasks.iter().map(late_ms).collect()
 }

@@ -1,4 +1,4 @@
-//! A fleet of real processes: what each role does, and what it does without the others.
+//! Tests of a fleet of real processes: what each role does, with and without the other roles.
 
 mod availability;
 mod connection;
@@ -10,11 +10,12 @@ mod isolation;
 mod latency;
 mod queues;
 mod start;
+mod traces;
 
 use std::time::Duration;
 
 use dueline_tests_engines::{dynamodb, sqs};
-use dueline_tests_fleet::{Fleet, Plan};
+use dueline_tests_fleet::{Fleet, FleetPlan};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -24,8 +25,8 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// A fleet on the engines that all tests of this program share.
-async fn fleet(plan: &Plan) -> Fleet {
+/// A fleet on the engines that all tests of this binary share.
+async fn fleet(plan: &FleetPlan) -> Fleet {
     let (store, queue) = tokio::join!(dynamodb(), sqs());
     Fleet::start(&store.url, &queue.url, plan).await
 }

@@ -1,7 +1,7 @@
 //! One queue per job.
 
-use dueline_tests_end_to_end::{say, wait_until};
-use dueline_tests_fleet::{Plan, with_others};
+use dueline_tests_end_to_end::{print_note, wait_until};
+use dueline_tests_fleet::{FleetPlan, shared_machine};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::json;
@@ -12,32 +12,32 @@ use crate::{fleet, s, words};
 const JOBS: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn f_121_a_hundred_jobs_have_a_hundred_queues_that_come_and_go_with_them() {
-    let _turn = with_others().await;
-    let plan = Plan {
+async fn f_121_a_hundred_jobs_have_a_hundred_queues_that_are_created_and_deleted_with_them() {
+    let _machine = shared_machine().await;
+    let plan = FleetPlan {
         executor_args: words("--concurrency 8"),
-        ..Plan::default()
+        ..FleetPlan::default()
     };
     let fleet = fleet(&plan).await;
-    let (api, aws) = (fleet.api(), fleet.site().aws());
-    // That of messages which are none of ours was there before all of them.
-    let others = aws.queues().await;
-    assert_eq!(others, [aws.queue("-set-aside")]);
+    let (api, engines) = (fleet.api(), fleet.resources().engine_clients());
+    // The quarantine queue exists before all of them.
+    let quarantine = engines.queues().await;
+    assert_eq!(quarantine, [engines.queue("-quarantine")]);
 
     let jobs: Vec<_> = (0..JOBS).map(|number| format!("job-{number:03}")).collect();
     let since = Instant::now();
     each(&jobs, async |job| api.put_noop(job, json!({})).await).await;
-    let made = since.elapsed();
-    let mut expected: Vec<_> = jobs.iter().map(|job| aws.queue(job)).collect();
-    expected.splice(0..0, others.clone());
-    assert_eq!(aws.queues().await, expected);
+    let created = since.elapsed();
+    let mut expected: Vec<_> = jobs.iter().map(|job| engines.queue(job)).collect();
+    expected.splice(0..0, quarantine.clone());
+    assert_eq!(engines.queues().await, expected);
     for job in [&jobs[0], &jobs[JOBS / 2], &jobs[JOBS - 1]] {
-        let tags = aws.tags(&aws.queue(job)).await;
+        let tags = engines.tags(&engines.queue(job)).await;
         assert_eq!(&tags["dueline:job"], job);
-        assert_eq!(tags["dueline:prefix"], fleet.site().prefix());
+        assert_eq!(tags["dueline:prefix"], fleet.resources().prefix());
     }
 
-    // Each of them leads somewhere.
+    // Each queue delivers tasks.
     let since = Instant::now();
     each(&jobs, async |job| {
         let id = api.submit(job, &json!({})).await;
@@ -54,26 +54,27 @@ async fn f_121_a_hundred_jobs_have_a_hundred_queues_that_come_and_go_with_them()
     let since = Instant::now();
     each(&jobs, async |job| {
         let path = format!("jobs/{job}");
-        api.insist(Method::DELETE, &path, None, s(20)).await;
+        api.call_until_answered(Method::DELETE, &path, None, s(20))
+            .await;
     })
     .await;
-    // Nobody makes one again either.
-    wait_until("the queues to go", s(20), async || {
-        match aws.queues().await {
-            left if left == others => Ok(()),
+    // No process creates a deleted queue again either.
+    wait_until("the queues to be deleted", s(20), async || {
+        match engines.queues().await {
+            left if left == quarantine => Ok(()),
             left => Err(format!("{left:?}")),
         }
     })
     .await;
-    say(&format!(
-        "{JOBS} jobs with their queues: made in {:.1} s, one task of each run in {:.1} s, deleted in {:.1} s",
-        made.as_secs_f64(),
+    print_note(&format!(
+        "{JOBS} jobs with their queues: created in {:.1} s, one task of each run in {:.1} s, deleted in {:.1} s",
+        created.as_secs_f64(),
         ran.as_secs_f64(),
         since.elapsed().as_secs_f64()
     ));
 }
 
-/// For all of them, some at once.
+/// Applies `act` to all jobs, to some of them at once.
 async fn each(jobs: &[String], act: impl AsyncFn(&str)) {
     for some in jobs.chunks(10) {
         join_all(some.iter().map(|job| act(job))).await;

@@ -9,7 +9,7 @@ use clap::Parser as _;
 use dueline_cli::{Cli, Role};
 use dueline_tests_infra::text;
 
-/// Each program with the words that it puts before its arguments.
+/// Each program with the arguments that it puts before those of the command line.
 pub(crate) fn programs() -> BTreeMap<String, Vec<String>> {
     let roles = Role::ALL.into_iter().map(|role| {
         let words = role.commands.iter().chain(role.args);
@@ -19,16 +19,16 @@ pub(crate) fn programs() -> BTreeMap<String, Vec<String>> {
     roles.chain([("dueline".to_owned(), Vec::new())]).collect()
 }
 
-/// Checks that a program of the image takes these arguments.
+/// Checks that a program of the image accepts these arguments.
 #[allow(dead_code, reason = "not every test has command lines")]
 pub(crate) fn check_command(path: &str, arguments: &[String]) {
     let name = path
         .strip_prefix("/usr/local/bin/")
-        .unwrap_or_else(|| panic!("{path} is not where the image has its programs"));
+        .unwrap_or_else(|| panic!("{path} is not in the folder of the image's programs"));
     let programs = programs();
     let words = programs
         .get(name)
-        .unwrap_or_else(|| panic!("{name} is no program of the workspace"));
+        .unwrap_or_else(|| panic!("{name} is not a program of the workspace"));
     let all = words.iter().chain(arguments);
     let line = std::iter::once("dueline".to_owned()).chain(all.cloned());
     if let Err(error) = Cli::try_parse_from(line.clone().map(OsString::from)) {
@@ -36,7 +36,10 @@ pub(crate) fn check_command(path: &str, arguments: &[String]) {
     }
     for pair in arguments.windows(2).filter(|pair| pair[0] == "--set") {
         let setting = pair[1].split('=').next().expect("a name");
-        assert!(settings().contains(setting), "--set {setting} sets nothing");
+        assert!(
+            settings().contains(setting),
+            "--set {setting} names no setting"
+        );
     }
 }
 
@@ -53,7 +56,7 @@ pub(crate) fn settings() -> BTreeSet<String> {
     found
 }
 
-/// Checks that an environment variable means something.
+/// Checks that an environment variable is a known one.
 #[allow(dead_code, reason = "not every test has variables")]
 pub(crate) fn check_variable(name: &str) {
     let of_settings = settings()
@@ -62,5 +65,5 @@ pub(crate) fn check_variable(name: &str) {
     let known: BTreeSet<_> = of_settings
         .chain(["AWS_REGION", "DUELINE_SERVER"].map(str::to_owned))
         .collect();
-    assert!(known.contains(name), "{name} sets nothing");
+    assert!(known.contains(name), "{name} names no setting");
 }

@@ -1,4 +1,5 @@
-//! Measures Effectum, in WAL, the way `dueline bench` measures Dueline; and a bare axum server as the limit for REST.
+//! Measures Effectum in WAL mode with the scenarios of `dueline bench`, and serves a bare axum server as a reference for
+//! REST.
 //!
 //! Usage: `peer-effectum FOLDER enqueue|drain|both TASKS CONCURRENCY`, or `peer-effectum ADDRESS http`.
 
@@ -15,12 +16,12 @@ use effectum::{Job, JobRunner, Queue, RunningJob, Worker};
 
 const CALLERS: u64 = 64;
 
-async fn nothing(_job: RunningJob, _context: ()) -> Result<(), String> {
+async fn do_nothing(_job: RunningJob, _context: ()) -> Result<(), String> {
     Ok(())
 }
 
-/// A fresh file that is in WAL before the library opens it.
-fn fresh(folder: &str) -> PathBuf {
+/// Creates a new file in WAL mode, before the library opens it.
+fn new_database(folder: &str) -> PathBuf {
     let path = Path::new(folder).join("effectum.db");
     for ending in ["", "-wal", "-shm"] {
         let _ = std::fs::remove_file(format!("{}{ending}", path.display()));
@@ -54,7 +55,7 @@ async fn enqueue(queue: &Arc<Queue>, tasks: u64, callers: u64) {
 async fn worker(queue: &Queue, slots: u16) -> Worker {
     let min = if slots > 100 { slots / 2 } else { slots };
     Worker::builder(queue, ())
-        .jobs(vec![JobRunner::builder("noop", nothing).build()])
+        .jobs(vec![JobRunner::builder("noop", do_nothing).build()])
         .max_concurrency(slots)
         .min_concurrency(min)
         .build()
@@ -62,7 +63,7 @@ async fn worker(queue: &Queue, slots: u16) -> Worker {
         .expect("a worker")
 }
 
-async fn finished(worker: &Worker, tasks: u64) {
+async fn wait_until_finished(worker: &Worker, tasks: u64) {
     while worker.counts().finished < tasks {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -82,7 +83,7 @@ async fn main() {
         return bare_http(&args[1]).await;
     }
     let (command, tasks, slots) = (&args[2], args[3].parse().unwrap(), args[4].parse().unwrap());
-    let path = fresh(&args[1]);
+    let path = new_database(&args[1]);
     let queue = Arc::new(Queue::new(&path).await.expect("a queue"));
     let elapsed = match command.as_str() {
         "enqueue" => {
@@ -99,14 +100,14 @@ async fn main() {
             }
             let started = Instant::now();
             let worker = worker(&queue, slots).await;
-            finished(&worker, tasks).await;
+            wait_until_finished(&worker, tasks).await;
             started.elapsed()
         }
         "both" => {
             let worker = worker(&queue, slots).await;
             let started = Instant::now();
             enqueue(&queue, tasks, CALLERS).await;
-            finished(&worker, tasks).await;
+            wait_until_finished(&worker, tasks).await;
             started.elapsed()
         }
         other => panic!("unknown command {other}"),
@@ -115,6 +116,6 @@ async fn main() {
     println!(
         "{{\"peer\":\"effectum-wal\",\"scenario\":\"{command}\",\"concurrency\":{slots},\"tasks\":{tasks},\"rate_per_s\":{rate:.0}}}"
     );
-    // The library's writer thread is unhappy about an orderly end.
+    // The library's writer thread does not shut down cleanly, so the process exits here.
     std::process::exit(0);
 }

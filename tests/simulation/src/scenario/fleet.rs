@@ -1,75 +1,75 @@
-//! What makes a cluster a fleet: several of each, on services that others run.
+//! Fleets: several processes of each role, on a store and queues that are external services.
 
 use std::time::Duration;
 
 use dueline_domain::{Job, Policy};
-use dueline_testkit::{Hot, IndexFaults, QueueFaults, StoreFaults, StoreMethod};
+use dueline_testkit::{HotSpot, IndexFaults, QueueFaults, StoreFaults, StoreMethod};
 
-use super::{Blow, Dice, Mode, Scenario, Submit, blows};
-use crate::Script;
+use super::{Disruption, PlannedSubmit, Scenario, ScenarioRng, WorldMode, disruptions};
+use crate::TaskScript;
 
-/// A member that was silent for this many intervals is gone, as consumers see it.
-const SILENT_INTERVALS: u32 = 3;
+/// Consumers treat a member as gone after this many intervals without a registration.
+const SILENT_INTERVALS_MAX: u32 = 3;
 
-/// What only a fleet has.
+/// The settings that only fleets have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fleet {
-    /// Which consumers share the due partitions; the others read everything.
+pub struct FleetSettings {
+    /// For each consumer whether it shares the due partitions; the others read all partitions.
     pub shares: Vec<bool>,
-    /// How often those that share say that they are there.
-    pub membership: Duration,
-    /// How many executors ask each controller.
+    /// How often sharing consumers register.
+    pub membership_interval: Duration,
+    /// Executors of each controller.
     pub executors: usize,
-    /// How the index of due tasks follows the store.
+    /// How the due index lags behind the store.
     pub index: IndexFaults,
-    /// Time between the steps in which everything heals.
+    /// Time between the steps of healing.
     pub heal_gap: Duration,
 }
 
-impl Fleet {
-    pub(super) fn new(dice: &Dice, mode: Mode, hosts: [usize; 3]) -> Self {
-        let lag_max = match dice.range(0, 10) {
+impl FleetSettings {
+    pub(super) fn new(rng: &ScenarioRng, mode: WorldMode, hosts: [usize; 3]) -> Self {
+        let lag_max = match rng.range(0, 10) {
             0 => Duration::ZERO,
-            1..4 => dice.ms(100, 2_000),
-            4..7 => dice.ms(2_000, 15_000),
+            1..4 => rng.ms(100, 2_000),
+            4..7 => rng.ms(2_000, 15_000),
             _ => Duration::from_secs(60),
         };
-        // Nobody shares in some worlds, nearly everybody in most.
-        let sharing = if dice.chance(20) { 0 } else { 90 };
+        // In some worlds no consumer shares; in most nearly all do.
+        let sharing = if rng.chance(20) { 0 } else { 90 };
         Self {
-            shares: (0..hosts[0]).map(|_| dice.chance(sharing)).collect(),
-            membership: dice.ms(500, 2_000),
-            executors: 1 + dice.index(2),
+            shares: (0..hosts[0]).map(|_| rng.chance(sharing)).collect(),
+            membership_interval: rng.ms(500, 2_000),
+            executors: 1 + rng.index(2),
             index: IndexFaults { lag_max, shards: 8 },
             heal_gap: match mode {
-                Mode::FleetLiveness => dice.ms(1_000, 10_000),
+                WorldMode::FleetLiveness => rng.ms(1_000, 10_000),
                 _ => Duration::ZERO,
             },
         }
     }
 
-    /// Whether this host is a consumer that shares.
+    /// Whether this host is a consumer that shares the due partitions.
     pub fn shares(&self, host: usize) -> bool {
         self.shares.get(host).copied().unwrap_or(false)
     }
 
-    /// After this long others take over the share of one that says nothing.
-    pub fn missed_after(&self) -> Duration {
-        self.membership * SILENT_INTERVALS
+    /// After this time without a registration, other consumers take over a member's share.
+    pub fn silent_after(&self) -> Duration {
+        self.membership_interval * SILENT_INTERVALS_MAX
     }
 }
 
 impl Scenario {
-    /// A fleet to which nothing bad happens, unless a test adds it: three consumers that share, two status
-    /// controllers, three controllers with two executors each; `submits` tasks of three jobs come in evenly within
-    /// `lasts`, half of them due at once and half a while later, some of which fail at first.
+    /// A fleet without disruptions, to which a test may add some: three consumers that share, two status controllers,
+    /// three controllers with two executors each. `submits` tasks of three jobs are submitted evenly within `lasts`.
+    /// Half of them are due at once and half later; some fail at first.
     pub fn calm_fleet(seed: u64, submits: u32, lasts: Duration) -> Self {
-        let dice = Dice::new(seed ^ 0x5851_f42d_4c95_7f2d);
-        let mut scenario = Self::new(seed, Mode::Fleet);
+        let rng = ScenarioRng::new(seed ^ 0x5851_f42d_4c95_7f2d);
+        let mut scenario = Self::new(seed, WorldMode::Fleet);
         let hosts = [3, 2, 3];
-        let fleet = Fleet {
+        let fleet = FleetSettings {
             shares: vec![true; hosts[0]],
-            membership: Duration::from_secs(1),
+            membership_interval: Duration::from_secs(1),
             executors: 2,
             index: IndexFaults {
                 lag_max: Duration::from_millis(500),
@@ -77,15 +77,15 @@ impl Scenario {
             },
             heal_gap: Duration::ZERO,
         };
-        let (store_latency, queue_latency) = (dice.ms(5, 21), dice.ms(5, 21));
+        let (store_latency, queue_latency) = (rng.ms(5, 21), rng.ms(5, 21));
         let mut store = StoreFaults::default();
         store.rates.latency_max = store_latency;
         let queue = QueueFaults {
-            never_starving: true,
+            unbounded: true,
             latency_max: queue_latency,
             ..QueueFaults::default()
         };
-        for job in &mut scenario.jobs {
+        for (number, job) in scenario.jobs.iter_mut().enumerate() {
             job.policy = Policy {
                 enqueue_timeout: Duration::from_secs(20),
                 claim_timeout: Duration::from_secs(5),
@@ -93,20 +93,21 @@ impl Scenario {
                 heartbeat_increment: Duration::from_secs(6),
                 losses_max: 10,
                 retention: None,
+                sink: number.is_multiple_of(2).then(super::sink),
                 ..Policy::default()
             };
         }
         let jobs = scenario.jobs.len();
-        let submit = |number: u32| Submit {
-            // Not before the queues are there.
+        let submit = |number: u32| PlannedSubmit {
+            // The queues exist by then.
             at: Duration::from_secs(1) + (lasts * number / submits),
             job: usize::try_from(number).unwrap_or(0) % jobs,
-            script: match dice.range(0, 10) {
-                0 => Script::Fail(2),
-                1 | 2 => Script::Succeed(dice.range(1_000, 4_000)),
-                _ => Script::Succeed(dice.range(1, 500)),
+            script: match rng.range(0, 10) {
+                0 => TaskScript::Fail(2),
+                1 | 2 => TaskScript::Succeed(rng.range(1_000, 4_000)),
+                _ => TaskScript::Succeed(rng.range(1, 500)),
             },
-            delay: dice.chance(50).then(|| dice.ms(500, 5_000)),
+            delay: rng.chance(50).then(|| rng.ms(500, 5_000)),
             priority: 0,
             client_dies: false,
         };
@@ -120,8 +121,8 @@ impl Scenario {
             store,
             queue,
             submits: (0..submits).map(submit).collect(),
-            acts: Vec::new(),
-            blows: Vec::new(),
+            user_actions: Vec::new(),
+            disruptions: Vec::new(),
             heal_at: lasts,
             quiet_by: lasts + Duration::from_secs(240),
             ..scenario
@@ -129,47 +130,53 @@ impl Scenario {
     }
 }
 
-/// What is done to a fleet: of each kind of blow that only a fleet knows at least one, and some of the others.
-pub(super) fn blows(
-    dice: &Dice,
-    mode: Mode,
-    fleet: Option<&Fleet>,
+/// The disruptions of a fleet: at least one of each kind that is specific to fleets, and some of the others.
+pub(super) fn disruptions(
+    rng: &ScenarioRng,
+    mode: WorldMode,
+    fleet: Option<&FleetSettings>,
     hosts: [usize; 3],
     jobs: &[Job],
     heal_at: Duration,
-) -> Vec<(Duration, Blow)> {
-    let missed_after = fleet.map_or(Duration::ZERO, Fleet::missed_after);
-    let job = || jobs[dice.index(jobs.len())].name.clone();
+) -> Vec<(Duration, Disruption)> {
+    let silent_after = fleet.map_or(Duration::ZERO, FleetSettings::silent_after);
+    let job = || jobs[rng.index(jobs.len())].name.clone();
     let window = u64::try_from(heal_at.as_millis()).unwrap_or(1);
-    let mut all = blows::passing(dice, hosts, jobs, heal_at, 0);
-    if mode == Mode::FleetLiveness {
-        // Clocks are not what this is about, and a host that is gone for good must not come back.
-        all.retain(|(_, blow)| {
-            !matches!(blow, Blow::Clock(..) | Blow::Crash(..) | Blow::Pause(..))
+    let mut all = disruptions::transient(rng, hosts, jobs, heal_at, 0);
+    if mode == WorldMode::FleetLiveness {
+        // This mode is not about clocks, and hosts that are lost for good must stay lost.
+        all.retain(|(_, disruption)| {
+            !matches!(
+                disruption,
+                Disruption::ClockJump(..) | Disruption::Crash(..) | Disruption::Pause(..)
+            )
         });
         let mut first = 0;
         for count in hosts {
-            // One of each kind stays.
+            // One host of each kind survives.
             for host in first + 1..first + count {
-                let at = dice.ms(0, window * 2 / 3);
-                match dice.range(0, 6) {
-                    0 => all.push((at, Blow::Crash(host, None))),
-                    1 => all.push((at, Blow::Pause(host, blows::FOR_GOOD))),
+                let at = rng.ms(0, window * 2 / 3);
+                match rng.range(0, 6) {
+                    0 => all.push((at, Disruption::Crash(host, None))),
+                    1 => all.push((at, Disruption::Pause(host, disruptions::FOREVER))),
                     _ => {}
                 }
             }
             all.push((
-                dice.ms(0, window),
-                Blow::Crash(first, Some(dice.ms(500, 8_000))),
+                rng.ms(0, window),
+                Disruption::Crash(first, Some(rng.ms(500, 8_000))),
             ));
             first += count;
         }
     } else {
-        let consumer = || dice.index(hosts[0]);
-        let back = Some(dice.ms(100, 15_000));
-        all.push((dice.ms(0, window), Blow::Crash(consumer(), back)));
-        let long = missed_after + dice.ms(500, 6_000);
-        all.push((dice.ms(0, window), Blow::Pause(consumer(), long)));
+        let consumer = || rng.index(hosts[0]);
+        let restart_after = Some(rng.ms(100, 15_000));
+        all.push((
+            rng.ms(0, window),
+            Disruption::Crash(consumer(), restart_after),
+        ));
+        let long = silent_after + rng.ms(500, 6_000);
+        all.push((rng.ms(0, window), Disruption::Pause(consumer(), long)));
     }
     let methods = [
         StoreMethod::Apply,
@@ -178,20 +185,20 @@ pub(super) fn blows(
         StoreMethod::Get,
         StoreMethod::PutWorkers,
     ];
-    for _ in 0..=dice.index(2) {
-        let hot = match dice.chance(50) {
-            true => Hot::Job(job()),
-            false => Hot::Method(methods[dice.index(methods.len())]),
+    for _ in 0..=rng.index(2) {
+        let hot = match rng.chance(50) {
+            true => HotSpot::Job(job()),
+            false => HotSpot::Method(methods[rng.index(methods.len())]),
         };
-        let rate = u32::try_from(dice.range(600, 1_000)).unwrap_or(600);
+        let rate = u32::try_from(rng.range(600, 1_000)).unwrap_or(600);
         all.push((
-            dice.ms(0, window),
-            Blow::Hot(hot, rate, dice.ms(2_000, 25_000)),
+            rng.ms(0, window),
+            Disruption::HotSpot(hot, rate, rng.ms(2_000, 25_000)),
         ));
     }
     all.push((
-        dice.ms(0, window),
-        Blow::LoseQueue(job(), dice.ms(1_000, 60_000)),
+        rng.ms(0, window),
+        Disruption::DeleteAndBlockQueue(job(), rng.ms(1_000, 60_000)),
     ));
     all.sort_by_key(|(at, _)| *at);
     all

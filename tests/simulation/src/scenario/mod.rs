@@ -1,6 +1,6 @@
-//! What a seed stands for: a world, its work, and what is done to it.
+//! Scenarios: the hosts, tasks, faults and disruptions of a world, generated from a seed.
 
-mod blows;
+mod disruptions;
 mod faults;
 mod fleet;
 mod work;
@@ -11,94 +11,96 @@ use std::{
 };
 
 use dueline_domain::{
-    Backoff, Handler, Job, JobName, Policy, Quota, RetryPolicy, TaskId, Timestamp,
+    Backoff, Handler, Job, JobName, Policy, Quota, RetryPolicy, Sink, TaskId, Timestamp,
 };
 use dueline_ports::fakes::SeededRng;
 use dueline_testkit::{QueueFaults, StoreFaults};
 
 pub use self::{
-    blows::{Blow, HostKind},
-    fleet::Fleet,
-    work::{Act, Submit},
+    disruptions::{Disruption, HostKind},
+    fleet::FleetSettings,
+    work::{PlannedSubmit, UserAction},
 };
 
-/// When every world begins.
+/// The time at which every world begins.
 pub(crate) const BASE: Timestamp = match Timestamp::from_millis(1_800_000_000_000) {
     Ok(base) => base,
     Err(_) => Timestamp::EPOCH,
 };
 
-/// What a run is to show.
+/// The property that a world demonstrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Dense random faults, then everything heals: no promise is broken, and every task ends.
+pub enum WorldMode {
+    /// Dense random faults, then everything heals: no property is violated, and every task ends.
     Safety,
-    /// As [`Mode::Safety`], with clocks that are wrong by minutes.
+    /// As [`WorldMode::Safety`], with clocks that are off by minutes.
     WildClocks,
-    /// Some hosts die for good and one queue never delivers: tasks of the other jobs end all the same.
+    /// Some hosts die for good and one queue never delivers: the tasks of all other jobs still end.
     Liveness,
-    /// As [`Mode::Safety`], for a [`Fleet`] on a store and queues that are services of somebody else.
+    /// As [`WorldMode::Safety`], for a fleet (see [`FleetSettings`]) on a store and queues that are external services.
     Fleet,
-    /// A fleet of which some hosts die for good; the rest heals step by step: first the hosts, then the store and the
-    /// queues, then the index. Every task ends, and after that nothing goes wrong any more.
+    /// A fleet in which some hosts die for good. The rest heals step by step: first the hosts, then the store and the
+    /// queues, then the index. Every task ends, and after that no error occurs.
     FleetLiveness,
 }
 
-impl Mode {
+impl WorldMode {
     /// Whether its worlds are fleets.
     pub const fn is_fleet(self) -> bool {
         matches!(self, Self::Fleet | Self::FleetLiveness)
     }
 }
 
-/// A world and what happens in it. The same seed and mode give the same scenario.
+/// A world and all that happens in it. The same seed and mode give the same scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The seed.
     pub seed: u64,
-    /// What it is to show.
-    pub mode: Mode,
-    /// How many hosts of each kind.
+    /// The property that the world demonstrates.
+    pub mode: WorldMode,
+    /// Number of hosts of each kind.
     pub hosts: [usize; 3],
-    /// How far clocks may be off at most.
+    /// Largest clock skew.
     pub skew_max: Duration,
-    /// By how much the clock of each host is off, in milliseconds.
+    /// Clock skew of each host, in milliseconds.
     pub skews_ms: Vec<i64>,
-    /// Whether hosts wake each other, as services of one process do.
+    /// Whether hosts wake each other by signals, as the services of one process do.
     pub signals: bool,
-    /// How often, in thousandths, a host stands still just before user code begins.
+    /// How often, in thousandths, a host stalls just before user code begins.
     pub stalls: u32,
-    /// Whether claims begin runs, and whether heartbeats are answered from memory where that will do.
-    pub economy: (bool, bool),
-    /// What makes it a fleet, if it is one.
-    pub fleet: Option<Fleet>,
-    /// What the network to the store does.
+    /// Whether a claim also starts the run.
+    pub claims_start: bool,
+    /// Whether status controllers may answer heartbeats from memory.
+    pub heartbeats_coalesced: bool,
+    /// Settings of the fleet, if the world is one.
+    pub fleet: Option<FleetSettings>,
+    /// Faults of connections to the store.
     pub store: StoreFaults,
-    /// What the network to the queue does.
+    /// Faults of connections to the queues.
     pub queue: QueueFaults,
     /// The jobs.
     pub jobs: Vec<Job>,
-    /// The tasks.
-    pub submits: Vec<Submit>,
-    /// What users do.
-    pub acts: Vec<(Duration, Act)>,
-    /// What is done to the world.
-    pub blows: Vec<(Duration, Blow)>,
-    /// When all of that ends.
+    /// The tasks that clients submit.
+    pub submits: Vec<PlannedSubmit>,
+    /// Changes that users make to tasks, with their times.
+    pub user_actions: Vec<(Duration, UserAction)>,
+    /// Disruptions, with their times.
+    pub disruptions: Vec<(Duration, Disruption)>,
+    /// When all faults and disruptions end.
     pub heal_at: Duration,
-    /// When every task must have ended at the latest.
+    /// When every task must have ended.
     pub quiet_by: Duration,
 }
 
-/// Draws from a seed.
-pub(crate) struct Dice(SeededRng);
+/// Random draws for a scenario, from its seed.
+pub(crate) struct ScenarioRng(SeededRng);
 
-impl Dice {
+impl ScenarioRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(SeededRng::new(seed))
     }
 
-    /// At least `low`, below `high`.
+    /// A number of at least `low` and below `high`.
     pub(crate) fn range(&self, low: u64, high: u64) -> u64 {
         low + self.0.below((high - low).max(1))
     }
@@ -115,7 +117,7 @@ impl Dice {
         Duration::from_millis(self.range(low, high))
     }
 
-    /// A rate in thousandths: none for a third of all worlds.
+    /// A rate in thousandths; zero in a third of all worlds.
     fn rate(&self, max: u64) -> u32 {
         if self.chance(33) {
             return 0;
@@ -126,80 +128,89 @@ impl Dice {
 
 impl Scenario {
     /// The scenario of a seed.
-    pub fn new(seed: u64, mode: Mode) -> Self {
-        let dice = Dice::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ mode as u64);
-        let count = |max| usize::try_from(dice.range(1, max)).unwrap_or(1);
+    pub fn new(seed: u64, mode: WorldMode) -> Self {
+        let rng = ScenarioRng::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ mode as u64);
+        let count = |max| usize::try_from(rng.range(1, max)).unwrap_or(1);
         let hosts = match mode.is_fleet() {
             true => [3, 2, 1 + count(3)],
             false => [count(3), count(3), 1 + count(3)],
         };
         let skew_max = match mode {
-            Mode::WildClocks => Duration::from_secs(300),
-            _ if dice.chance(40) => Duration::ZERO,
+            WorldMode::WildClocks => Duration::from_secs(300),
+            _ if rng.chance(40) => Duration::ZERO,
             _ => Duration::from_millis(2_000),
         };
-        let most = u64::try_from(skew_max.as_millis()).unwrap_or(0);
-        let skew = |_| dice.range(0, 2 * most + 1).cast_signed() - most.cast_signed();
+        let skew_max_ms = u64::try_from(skew_max.as_millis()).unwrap_or(0);
+        let skew = |_| rng.range(0, 2 * skew_max_ms + 1).cast_signed() - skew_max_ms.cast_signed();
         let skews_ms = (0..hosts.iter().sum()).map(skew).collect();
         let jobs: Vec<Job> = ["mail", "report", "film"]
-            .map(|name| job(name, &dice))
+            .map(|name| job(name, &rng))
             .into();
         let heal_at = Duration::from_secs(match mode.is_fleet() {
-            true => dice.range(30, 75),
-            false => dice.range(15, 35),
+            true => rng.range(30, 75),
+            false => rng.range(15, 35),
         });
-        let submits = work::submits(&dice, mode, jobs.len(), heal_at);
-        let acts = work::acts(&dice, mode, submits.len(), heal_at);
-        // Drawn apart from the rest, which is the same without them.
-        let fleet_dice = Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mode as u64);
+        let submits = work::submits(&rng, mode, jobs.len(), heal_at);
+        let user_actions = work::user_actions(&rng, mode, submits.len(), heal_at);
+        // A separate generator, so that fleet settings do not change the other draws of a seed.
+        let fleet_rng = ScenarioRng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mode as u64);
         let fleet = mode
             .is_fleet()
-            .then(|| Fleet::new(&fleet_dice, mode, hosts));
-        let blows = match mode {
-            Mode::Liveness => blows::for_good(&dice, hosts, &jobs),
-            Mode::Fleet | Mode::FleetLiveness => {
-                fleet::blows(&fleet_dice, mode, fleet.as_ref(), hosts, &jobs, heal_at)
+            .then(|| FleetSettings::new(&fleet_rng, mode, hosts));
+        let disruptions = match mode {
+            WorldMode::Liveness => disruptions::permanent(&rng, hosts, &jobs),
+            WorldMode::Fleet | WorldMode::FleetLiveness => {
+                fleet::disruptions(&fleet_rng, mode, fleet.as_ref(), hosts, &jobs, heal_at)
             }
-            _ => blows::passing(&dice, hosts, &jobs, heal_at, most),
+            _ => disruptions::transient(&rng, hosts, &jobs, heal_at, skew_max_ms),
         };
         let stalls = match mode {
-            Mode::Safety | Mode::WildClocks | Mode::Fleet if fleet_dice.chance(50) => 20,
+            WorldMode::Safety | WorldMode::WildClocks | WorldMode::Fleet
+                if fleet_rng.chance(50) =>
+            {
+                20
+            }
             _ => 0,
         };
-        let slack = if mode == Mode::WildClocks { 4_000 } else { 240 };
+        let slack = if mode == WorldMode::WildClocks {
+            4_000
+        } else {
+            240
+        };
         Self {
             seed,
             mode,
             hosts,
             skew_max,
             skews_ms,
-            signals: dice.chance(50) && !mode.is_fleet(),
+            signals: rng.chance(50) && !mode.is_fleet(),
             stalls,
-            economy: (fleet_dice.chance(50), fleet_dice.chance(50)),
+            claims_start: fleet_rng.chance(50),
+            heartbeats_coalesced: fleet_rng.chance(50),
             fleet,
-            store: faults::store_faults(&dice, mode.is_fleet()),
-            queue: faults::queue_faults(&dice, mode.is_fleet()),
+            store: faults::store_faults(&rng, mode.is_fleet()),
+            queue: faults::queue_faults(&rng, mode.is_fleet()),
             jobs,
             submits,
-            acts,
-            blows,
+            user_actions,
+            disruptions,
             heal_at,
             quiet_by: heal_at + Duration::from_secs(slack),
         }
     }
 
-    /// The command that runs this scenario alone.
+    /// The command that replays this scenario alone.
     pub fn replay(&self) -> String {
         let (seed, mode) = (self.seed, self.mode);
         format!("SEED={seed} MODE={mode:?} cargo test -p dueline-tests-simulation replay")
     }
 
-    /// Hosts that never come back.
-    pub fn lost(&self) -> BTreeSet<usize> {
-        let blows = self.blows.iter();
-        let lost = blows.filter_map(|(_, blow)| match blow {
-            Blow::Crash(host, None) => Some(*host),
-            Blow::Pause(host, lasts) if *lasts >= blows::FOR_GOOD => Some(*host),
+    /// Hosts that are lost for good.
+    pub fn lost_hosts(&self) -> BTreeSet<usize> {
+        let disruptions = self.disruptions.iter();
+        let lost = disruptions.filter_map(|(_, disruption)| match disruption {
+            Disruption::Crash(host, None) => Some(*host),
+            Disruption::Pause(host, lasts) if *lasts >= disruptions::FOREVER => Some(*host),
             _ => None,
         });
         lost.collect()
@@ -212,20 +223,21 @@ impl Scenario {
             .collect()
     }
 
-    /// Jobs that the world takes away what they need.
-    pub fn given_up(&self) -> BTreeSet<JobName> {
-        let blows = self.blows.iter();
-        let dead = blows.filter_map(|(_, blow)| match blow {
-            Blow::DeadQueue(job) => Some(job.clone()),
+    /// Jobs whose queue never delivers, so that their tasks need not end.
+    pub fn jobs_with_dead_queue(&self) -> BTreeSet<JobName> {
+        let disruptions = self.disruptions.iter();
+        let dead = disruptions.filter_map(|(_, disruption)| match disruption {
+            Disruption::DeadQueue(job) => Some(job.clone()),
             _ => None,
         });
         dead.collect()
     }
 
-    /// Whether a host may begin something long after it was allowed to: it was paused, or clocks disagree.
+    /// Whether user code may begin after its claim was lost, because of a pause or clock skew.
     pub fn may_begin_late(&self) -> bool {
-        let pauses = |(_, blow): &(_, Blow)| matches!(blow, Blow::Pause(..));
-        !self.skew_max.is_zero() || self.stalls > 0 || self.blows.iter().any(pauses)
+        let pauses =
+            |(_, disruption): &(_, Disruption)| matches!(disruption, Disruption::Pause(..));
+        !self.skew_max.is_zero() || self.stalls > 0 || self.disruptions.iter().any(pauses)
     }
 
     /// The id of the task with this number.
@@ -236,28 +248,35 @@ impl Scenario {
     }
 }
 
-fn job(name: &str, dice: &Dice) -> Job {
+/// The sink of the jobs that have one.
+fn sink() -> Sink {
+    Sink::parse("file:done.ndjson").unwrap_or_else(|_| unreachable!())
+}
+
+fn job(name: &str, rng: &ScenarioRng) -> Job {
     let backoff = |low, high| {
-        let initial = dice.ms(low, high);
+        let initial = rng.ms(low, high);
         Backoff::new(initial, 2.0, 0.2, Duration::from_secs(20)).unwrap_or_else(|_| unreachable!())
     };
-    let heartbeat_timeout = Duration::from_secs(dice.range(3, 7));
+    let heartbeat_timeout = Duration::from_secs(rng.range(3, 7));
     let policy = Policy {
         retry: RetryPolicy {
-            retries_max: Some(u32::try_from(dice.range(0, 4)).unwrap_or(0)),
+            retries_max: Some(u32::try_from(rng.range(0, 4)).unwrap_or(0)),
             standard: backoff(500, 8_000),
-            worker_lost: dice.chance(30).then(|| backoff(1_000, 6_000)),
+            worker_lost: rng.chance(30).then(|| backoff(1_000, 6_000)),
             ..RetryPolicy::default()
         },
-        enqueue_timeout: Duration::from_secs(dice.range(3, 9)),
-        claim_timeout: Duration::from_secs(dice.range(2, 5)),
+        enqueue_timeout: Duration::from_secs(rng.range(3, 9)),
+        claim_timeout: Duration::from_secs(rng.range(2, 5)),
         heartbeat_timeout,
         heartbeat_increment: heartbeat_timeout,
-        run_timeout: dice
+        run_timeout: rng
             .chance(30)
-            .then(|| Duration::from_secs(dice.range(4, 15))),
-        losses_max: u32::try_from(dice.range(2, 6)).unwrap_or(2),
+            .then(|| Duration::from_secs(rng.range(4, 15))),
+        losses_max: u32::try_from(rng.range(2, 6)).unwrap_or(2),
         retention: None,
+        // Every second timeout, so that a scenario draws the same random numbers with and without sinks.
+        sink: heartbeat_timeout.as_secs().is_multiple_of(2).then(sink),
     };
     Job {
         name: JobName::parse(name).unwrap_or_else(|_| unreachable!()),

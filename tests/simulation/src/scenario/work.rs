@@ -1,96 +1,103 @@
-//! Tasks, and what users do to them.
+//! The tasks of a scenario, and the changes that users make to them.
 
 use std::time::Duration;
 
-use super::{Dice, Mode};
-use crate::Script;
+use super::{ScenarioRng, WorldMode};
+use crate::TaskScript;
 
-/// A submit to come.
+/// A task that a client submits.
 #[derive(Clone, Debug)]
-pub struct Submit {
-    /// When the client sends it.
+pub struct PlannedSubmit {
+    /// When the client submits it.
     pub at: Duration,
-    /// To which job.
+    /// Index of its job.
     pub job: usize,
-    /// What the task does.
-    pub script: Script,
-    /// How long after the submit it is due; `None` at once.
+    /// What its handler does.
+    pub script: TaskScript,
+    /// Time from the submit until the task is due; `None` when it is due at once.
     pub delay: Option<Duration>,
     /// Its priority.
     pub priority: i64,
-    /// Whether the client dies between the store's answer and the message.
+    /// Whether the client dies after the store's answer, before it sends the message.
     pub client_dies: bool,
 }
 
-/// What a user does to the task with this number.
+/// A change that a user makes to the task with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Cancels it if it does not run.
+pub enum UserAction {
+    /// Cancels the task unless it is running.
     Cancel(usize),
-    /// Cancels it, running or not.
+    /// Cancels the task, running or not.
     Stop(usize),
-    /// Moves it to this long from now.
+    /// Makes the task due this long from now.
     Postpone(usize, Duration),
-    /// Gives it another priority.
-    Hurry(usize),
-    /// Puts it back if it is dead.
+    /// Raises the priority of the task.
+    RaisePriority(usize),
+    /// Redrives the task if it failed or was trashed.
     Redrive(usize),
 }
 
-pub(super) fn submits(dice: &Dice, mode: Mode, jobs: usize, heal_at: Duration) -> Vec<Submit> {
+pub(super) fn submits(
+    rng: &ScenarioRng,
+    mode: WorldMode,
+    jobs: usize,
+    heal_at: Duration,
+) -> Vec<PlannedSubmit> {
     let window = u64::try_from(heal_at.as_millis()).unwrap_or(1) * 2 / 3;
-    let submit = |_| Submit {
-        at: dice.ms(0, window),
-        job: dice.index(jobs),
-        script: script(dice, mode),
-        delay: dice.chance(40).then(|| dice.ms(0, 10_000)),
-        priority: dice.range(0, 201).cast_signed() - 100,
-        client_dies: dice.chance(10),
+    let submit = |_| PlannedSubmit {
+        at: rng.ms(0, window),
+        job: rng.index(jobs),
+        script: script(rng, mode),
+        delay: rng.chance(40).then(|| rng.ms(0, 10_000)),
+        priority: rng.range(0, 201).cast_signed() - 100,
+        client_dies: rng.chance(10),
     };
     let count = match mode.is_fleet() {
-        true => dice.range(20, 31),
-        false => dice.range(10, 19),
+        true => rng.range(20, 31),
+        false => rng.range(10, 19),
     };
     let mut submits: Vec<_> = (0..count).map(submit).collect();
     submits.sort_by_key(|submit| submit.at);
     submits
 }
 
-fn script(dice: &Dice, mode: Mode) -> Script {
-    match dice.range(0, 100) {
-        0..45 => Script::Succeed(dice.range(0, 1_500)),
-        45..60 => Script::Succeed(dice.range(3_000, 14_000)),
-        60..78 => Script::Fail(u32::try_from(dice.range(1, 4)).unwrap_or(1)),
-        78..86 => Script::Fatal,
-        86..94 => Script::Panic,
-        // Where hosts stay dead, poison would leave none.
-        _ if matches!(mode, Mode::Liveness | Mode::FleetLiveness) => Script::Succeed(10),
-        _ => Script::Poison,
+fn script(rng: &ScenarioRng, mode: WorldMode) -> TaskScript {
+    match rng.range(0, 100) {
+        0..45 => TaskScript::Succeed(rng.range(0, 1_500)),
+        45..60 => TaskScript::Succeed(rng.range(3_000, 14_000)),
+        60..78 => TaskScript::Fail(u32::try_from(rng.range(1, 4)).unwrap_or(1)),
+        78..86 => TaskScript::Fatal,
+        86..94 => TaskScript::Panic,
+        // Where crashed hosts are not replaced, a poison task would kill all of them.
+        _ if matches!(mode, WorldMode::Liveness | WorldMode::FleetLiveness) => {
+            TaskScript::Succeed(10)
+        }
+        _ => TaskScript::Poison,
     }
 }
 
-pub(super) fn acts(
-    dice: &Dice,
-    mode: Mode,
+pub(super) fn user_actions(
+    rng: &ScenarioRng,
+    mode: WorldMode,
     tasks: usize,
     heal_at: Duration,
-) -> Vec<(Duration, Act)> {
-    if matches!(mode, Mode::Liveness | Mode::FleetLiveness) {
+) -> Vec<(Duration, UserAction)> {
+    if matches!(mode, WorldMode::Liveness | WorldMode::FleetLiveness) {
         return Vec::new();
     }
     let window = u64::try_from(heal_at.as_millis()).unwrap_or(1);
-    let act = |_| {
-        let task = dice.index(tasks);
-        let act = match dice.range(0, 8) {
-            0 => Act::Cancel(task),
-            1..4 => Act::Stop(task),
-            4 => Act::Postpone(task, dice.ms(0, 8_000)),
-            5 => Act::Hurry(task),
-            _ => Act::Redrive(task),
+    let user_action = |_| {
+        let task = rng.index(tasks);
+        let action = match rng.range(0, 8) {
+            0 => UserAction::Cancel(task),
+            1..4 => UserAction::Stop(task),
+            4 => UserAction::Postpone(task, rng.ms(0, 8_000)),
+            5 => UserAction::RaisePriority(task),
+            _ => UserAction::Redrive(task),
         };
-        (dice.ms(0, window), act)
+        (rng.ms(0, window), action)
     };
-    let mut acts: Vec<_> = (0..dice.range(0, 10)).map(act).collect();
-    acts.sort_by_key(|(at, _)| *at);
-    acts
+    let mut user_actions: Vec<_> = (0..rng.range(0, 10)).map(user_action).collect();
+    user_actions.sort_by_key(|(at, _)| *at);
+    user_actions
 }

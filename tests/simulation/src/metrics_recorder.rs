@@ -1,4 +1,4 @@
-//! Takes from the product's own metrics what nothing outside of it can see.
+//! Counts events that are visible only in the product's own metrics.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use metrics::{
     Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 
-/// Metrics of the product, and what tests call them.
+/// Metrics of the product, and the names of their counters in tests.
 const NAMES: [(&str, &str); 2] = [
     (
         "dueline_heartbeats_coalesced_total",
@@ -16,15 +16,15 @@ const NAMES: [(&str, &str); 2] = [
     ("dueline_workers_forgotten_total", "silent worker forgotten"),
 ];
 
-/// Counts some of the product's metrics, for the thread of one world.
-pub(crate) struct MetricsTap(pub(crate) Counters);
+/// Copies some of the product's metrics into the counters of the world that runs on this thread.
+pub(crate) struct MetricsCapture(pub(crate) Counters);
 
-struct Tap {
+struct CapturedCounter {
     counters: Counters,
     name: &'static str,
 }
 
-impl CounterFn for Tap {
+impl CounterFn for CapturedCounter {
     fn increment(&self, value: u64) {
         self.counters.add(self.name, value);
     }
@@ -32,7 +32,7 @@ impl CounterFn for Tap {
     fn absolute(&self, _: u64) {}
 }
 
-impl Recorder for MetricsTap {
+impl Recorder for MetricsCapture {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -40,10 +40,10 @@ impl Recorder for MetricsTap {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let known = NAMES.iter().find(|(metric, _)| *metric == key.name());
-        known.map_or_else(Counter::noop, |(_, name)| {
+        let captured = NAMES.iter().find(|(metric, _)| *metric == key.name());
+        captured.map_or_else(Counter::noop, |(_, name)| {
             let counters = self.0.clone();
-            Counter::from_arc(Arc::new(Tap { counters, name }))
+            Counter::from_arc(Arc::new(CapturedCounter { counters, name }))
         })
     }
 

@@ -1,16 +1,16 @@
-//! A queue that is used wrong.
+//! A queue whose messages are deleted too early.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dueline_domain::{JobName, TaskRef};
-use dueline_ports::{Delivery, Depth, QueueError, Receipt, Starving, TaskQueue};
+use dueline_ports::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 
-/// A queue whose user deletes what it receives at once.
-pub(crate) struct HastyQueue(pub(crate) Arc<dyn TaskQueue>);
+/// A queue that deletes messages as soon as they are received.
+pub(crate) struct AckOnReceiveQueue(pub(crate) Arc<dyn TaskQueue>);
 
 #[async_trait]
-impl TaskQueue for HastyQueue {
+impl TaskQueue for AckOnReceiveQueue {
     async fn ensure(&self, job: &JobName) -> Result<(), QueueError> {
         self.0.ensure(job).await
     }
@@ -29,10 +29,10 @@ impl TaskQueue for HastyQueue {
         max: usize,
         wait: Duration,
     ) -> Result<Vec<Delivery>, QueueError> {
-        let got = self.0.receive(job, max, wait).await?;
-        let receipts = got.iter().map(|delivery| delivery.receipt.clone());
+        let deliveries = self.0.receive(job, max, wait).await?;
+        let receipts = deliveries.iter().map(|delivery| delivery.receipt.clone());
         self.0.ack(receipts.collect()).await?;
-        Ok(got)
+        Ok(deliveries)
     }
 
     async fn ack(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
@@ -55,11 +55,11 @@ impl TaskQueue for HastyQueue {
         self.0.visibility_timeout()
     }
 
-    async fn starving(&self) -> Vec<Starving> {
-        self.0.starving().await
+    async fn refill_demand(&self) -> Vec<RefillDemand> {
+        self.0.refill_demand().await
     }
 
-    fn refilled(&self, starving: &Starving, complete: bool) {
-        self.0.refilled(starving, complete);
+    fn refilled(&self, refill_demand: &RefillDemand, complete: bool) {
+        self.0.refilled(refill_demand, complete);
     }
 }

@@ -1,4 +1,4 @@
-//! The engines themselves, past the fleet: to see what it made there, and to break it.
+//! Direct clients of the engines, to inspect and to break the resources of a fleet.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,9 +16,9 @@ use dueline_tests_engines::{ACCESS_KEY, REGION, SECRET_KEY};
 /// A call that takes longer has failed.
 const CALL_MAX: Duration = Duration::from_secs(20);
 
-/// Clients of both engines.
+/// Direct clients of both engines.
 #[derive(Clone, Debug)]
-pub struct Aws {
+pub struct EngineClients {
     dynamodb: aws_sdk_dynamodb::Client,
     sqs: aws_sdk_sqs::Client,
     table: String,
@@ -34,7 +34,7 @@ fn timeouts() -> TimeoutConfig {
     timeouts.build()
 }
 
-impl Aws {
+impl EngineClients {
     pub(crate) fn new(dynamodb: &str, sqs: &str, table: &str, prefix: &str) -> Self {
         let http = || aws_smithy_http_client::Builder::new().build_http();
         let dynamodb = aws_sdk_dynamodb::Config::builder()
@@ -61,7 +61,7 @@ impl Aws {
         }
     }
 
-    /// The names of all queues of the prefix.
+    /// The names of all queues with the prefix.
     pub async fn queues(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut from = None;
@@ -85,9 +85,9 @@ impl Aws {
     }
 
     async fn url(&self, queue: &str) -> String {
-        let found = self.sqs.get_queue_url().queue_name(queue).send().await;
-        let found = found.expect("a queue of that name");
-        found.queue_url().expect("a queue has a URL").to_owned()
+        let answer = self.sqs.get_queue_url().queue_name(queue).send().await;
+        let answer = answer.expect("a queue of that name");
+        answer.queue_url().expect("a queue has a URL").to_owned()
     }
 
     /// The tags of a queue.
@@ -98,30 +98,31 @@ impl Aws {
         tags.into_iter().collect()
     }
 
-    /// Deletes the queue of a job underneath the fleet.
+    /// Deletes the queue of a job without the fleet.
     pub async fn delete_queue(&self, job: &str) {
         let url = self.url(&self.queue(job)).await;
         let deleted = self.sqs.delete_queue().queue_url(url).send().await;
         deleted.expect("a queue that could be deleted");
     }
 
-    /// Messages of a job: those that anybody may take, and those that somebody has.
+    /// Approximate numbers of a job's visible messages and of its messages in flight.
     pub async fn messages(&self, job: &str) -> (u64, u64) {
         use QueueAttributeName::{
-            ApproximateNumberOfMessages as Visible, ApproximateNumberOfMessagesNotVisible as Taken,
+            ApproximateNumberOfMessages as Visible,
+            ApproximateNumberOfMessagesNotVisible as InFlight,
         };
         let url = self.url(&self.queue(job)).await;
         let call = self.sqs.get_queue_attributes().queue_url(url);
-        let call = call.attribute_names(Visible).attribute_names(Taken);
+        let call = call.attribute_names(Visible).attribute_names(InFlight);
         let answer = call.send().await.expect("attributes of a queue");
         let count = |name: &QueueAttributeName| {
             let attributes = answer.attributes().expect("the attributes");
             attributes[name].parse().expect("a number")
         };
-        (count(&Visible), count(&Taken))
+        (count(&Visible), count(&InFlight))
     }
 
-    /// How often the next message of a job was received, now included.
+    /// The receive count of a job's next message, including this receive.
     pub async fn receives(&self, job: &str) -> u32 {
         let url = self.url(&self.queue(job)).await;
         let call = self
@@ -138,8 +139,8 @@ impl Aws {
         count.parse().expect("a number")
     }
 
-    /// Makes the table without its index.
-    pub async fn make_table_without_index(&self) {
+    /// Creates the table without its index.
+    pub async fn create_table_without_index(&self) {
         let attribute = |name: &str, kind| {
             let attribute = AttributeDefinition::builder().attribute_name(name);
             attribute
@@ -151,8 +152,8 @@ impl Aws {
             let key = KeySchemaElement::builder().attribute_name(name);
             key.key_type(kind).build().expect("a key")
         };
-        let made = self.dynamodb.create_table().table_name(&self.table);
-        let made = made
+        let created = self.dynamodb.create_table().table_name(&self.table);
+        let created = created
             .attribute_definitions(attribute("pk", ScalarAttributeType::S))
             .attribute_definitions(attribute("sk", ScalarAttributeType::B))
             .key_schema(key("pk", KeyType::Hash))
@@ -160,10 +161,10 @@ impl Aws {
             .billing_mode(BillingMode::PayPerRequest)
             .send()
             .await;
-        made.expect("a table");
+        created.expect("a table");
     }
 
-    /// Writes into the table that a newer program made it.
+    /// Writes the schema version of a newer program into the table.
     pub async fn write_newer_version(&self) {
         let changed = self.dynamodb.update_item().table_name(&self.table);
         let changed = changed

@@ -1,4 +1,4 @@
-//! Where things are.
+//! Paths of the repository and the build folder.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ fn root() -> &'static Path {
         .expect("the crate lies two folders deep")
 }
 
-/// What engines are made of: `engines` in the build folder that this test comes from.
+/// The folder of built and fetched engines: `engines` in the build folder of this test.
 pub(crate) fn engines() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    // cargo marks its build folder, wherever it was told to have it.
+    // cargo marks its build folder with this file, also when the folder is configured.
     let target = test
         .ancestors()
         .find(|folder| folder.join("CACHEDIR.TAG").is_file());
@@ -23,7 +23,7 @@ pub(crate) fn engines() -> PathBuf {
     )
 }
 
-/// The package of the dynoxide program.
+/// The folder of the dynoxide package.
 pub(crate) fn dynoxide_package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("dynoxide")
 }
