@@ -1,9 +1,9 @@
-"""Deploys cloudformation.yaml without the services, and prints as JSON what then exists.
+"""Deploys cloudformation.yaml without the services, and prints the created resources as JSON.
 
     python infra/deploy_check.py STACK [NAME=VALUE ...]
 
-Against the endpoint and with the credentials of the usual AWS variables (AWS_ENDPOINT_URL, AWS_REGION, ...). Parameters
-are those of the template. It reads only what AWS says, never the template.
+Endpoint and credentials come from the usual AWS variables (AWS_ENDPOINT_URL, AWS_REGION, ...). Parameters are those of the
+template. The output is what AWS reports, not what the template says.
 """
 
 import json
@@ -41,7 +41,7 @@ def deploy(stack, parameters):
         status = found["StackStatus"]
         if status == "CREATE_COMPLETE":
             return {o["OutputKey"]: o["OutputValue"] for o in found["Outputs"]}
-        # Before it is executed, the stack is only under review.
+        # Until the change set is executed, the stack is in review.
         ended = not status.endswith("_IN_PROGRESS")
         if ended or time.monotonic() - started > WAIT_MAX_S:
             events = cloudformation.describe_stack_events(StackName=stack)["StackEvents"]
@@ -55,7 +55,7 @@ def deploy(stack, parameters):
 
 
 def resources(stack):
-    """Every resource of the stack: its name in the template, its type, its name in AWS."""
+    """The resources of the stack: logical name, type and physical name."""
     pages = boto3.client("cloudformation").get_paginator("list_stack_resources")
     return [
         (r["LogicalResourceId"], r["ResourceType"], r["PhysicalResourceId"])
@@ -65,7 +65,7 @@ def resources(stack):
 
 
 def role(name):
-    """What a role may do and who may take it."""
+    """The policy statements and the trust policy of a role."""
     iam = boto3.client("iam")
     inline = iam.list_role_policies(RoleName=name)["PolicyNames"]
     attached = iam.list_attached_role_policies(RoleName=name)["AttachedPolicies"]

@@ -1,17 +1,17 @@
-# What the scripts of this folder have in common; read by them, not to be run.
+# Functions and variables shared by the scripts of this folder; sourced, not executed.
 # shellcheck shell=bash
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
-# Logs, and the ids of processes that outlive the script that started them.
+# Logs, and pid files of processes that outlive the script that started them.
 state=$target/localstack
 
 port=${DUELINE_AWS_PORT:-4566}
 local_endpoint=http://127.0.0.1:$port
 
 engines_dir=${DUELINE_ENGINES_DIR:-}
-# They are for these scripts; our programs would warn of variables that set nothing.
+# Only for these scripts: the dueline programs warn about unknown DUELINE_ variables.
 export -n DUELINE_AWS_PORT DUELINE_ENGINES_DIR
 
 fail() {
@@ -20,13 +20,13 @@ fail() {
 }
 
 need() {
-    command -v "$1" > /dev/null || fail "there is no $1; $2"
+    command -v "$1" > /dev/null || fail "$1 is not installed; $2"
 }
 
-# Sets store and queue, and the credentials to go with them.
+# Sets the store, the queue and their credentials.
 #
-# Somebody who named a store or a queue, or gave AWS_ENDPOINT_URL, knows with which credentials; what is local gets dummies
-# that are good for nothing elsewhere, whatever the shell has.
+# With an explicit store, queue or AWS_ENDPOINT_URL, the credentials of the shell are used. The local AWS gets dummy
+# credentials, which are invalid everywhere else, whatever the shell has set.
 choose_backends() {
     local endpoint=
     if [ -n "${DUELINE_STORE:-}${DUELINE_QUEUE:-}" ]; then
@@ -40,10 +40,10 @@ choose_backends() {
     queue=${DUELINE_QUEUE:-sqs://dueline$endpoint}
 }
 
-# Sets bin, the folder of our programs: the one of $DUELINE, or they are built.
+# Sets bin, the folder of the dueline programs: that of $DUELINE, or the build folder after a build.
 find_programs() {
     if [ -n "${DUELINE:-}" ]; then
-        [ -x "$DUELINE" ] || fail "DUELINE names $DUELINE, which is no program"
+        [ -x "$DUELINE" ] || fail "DUELINE is '$DUELINE', which is not an executable"
         bin=$(cd "$(dirname "$DUELINE")" && pwd)
         return
     fi
@@ -53,13 +53,13 @@ find_programs() {
     DUELINE=$bin/dueline
 }
 
-# Asks the health page that ministack and LocalStack both have.
+# Whether the health page answers, which ministack and LocalStack both have.
 answers() {
     curl --silent --fail --max-time 2 --output /dev/null "$1/_localstack/health"
 }
 
-# until_so SECONDS COMMAND…: repeats the command until it succeeds; fails when the time is over.
-until_so() {
+# wait_until SECONDS COMMAND…: repeats the command until it succeeds; fails when the time has passed.
+wait_until() {
     local end=$((SECONDS + $1))
     shift
     until "$@"; do
@@ -68,7 +68,7 @@ until_so() {
     done
 }
 
-# Runs docker compose with our file; fails where there is no Docker that runs.
+# Runs docker compose with this folder's file; fails if Docker is not running.
 compose() {
     docker compose --file "$here/compose.yaml" "$@"
 }
@@ -77,8 +77,8 @@ has_docker() {
     command -v docker > /dev/null && docker compose version > /dev/null 2>&1 && docker info > /dev/null 2>&1
 }
 
-# Whether the process of a pid file is alive and is what we started: ids are used again.
-is_ours() {
+# Whether the process of a pid file is alive and runs the expected program: process ids are reused.
+is_running() {
     local pid
     pid=$(cat "$1" 2> /dev/null) && ps -p "$pid" -o args= 2> /dev/null | grep --quiet --fixed-strings "$2"
 }

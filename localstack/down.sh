@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ends what up.sh has started, and everything in it.
+# Stops the local AWS that up.sh has started, and deletes its data.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -7,21 +7,21 @@ set -euo pipefail
 pid_file=$state/ministack.pid
 program=serve-ministack.py
 
-gone() {
-    ! is_ours "$pid_file" "$program"
+has_ended() {
+    ! is_running "$pid_file" "$program"
 }
 
-if is_ours "$pid_file" "$program"; then
+if is_running "$pid_file" "$program"; then
     pid=$(cat "$pid_file")
     kill "$pid"
-    # It may be in the middle of long polls.
-    until_so 5 gone || kill -KILL "$pid"
-    until_so 5 gone || fail "process $pid does not end"
-    echo "ended ministack"
+    # It may be serving long polls.
+    wait_until 5 has_ended || kill -KILL "$pid"
+    wait_until 5 has_ended || fail "process $pid does not end; kill it by hand"
+    echo "stopped ministack"
 fi
 rm -f "$pid_file"
 
 if has_docker; then
-    # Both: it does not matter which one it was.
+    # Both profiles, because either may have been started.
     compose --profile ministack --profile localstack down --volumes
 fi

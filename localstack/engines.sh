@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Starts a local engine of the AWS APIs on loopback, in the foreground; what it needs is fetched once.
+# Starts a local engine of the AWS APIs on loopback, in the foreground; required files are fetched once.
 #
 #   engines.sh ministack|dynamodb-local|elasticmq [PORT]
-#   engines.sh --prepare ENGINE               fetch what it needs, start nothing
-#   engines.sh --until-stdin-closes ENGINE …  end when standard input closes: for whoever starts it from a program
+#   engines.sh --prepare ENGINE               fetch the required files, start nothing
+#   engines.sh --until-stdin-closes ENGINE …  end when standard input closes, for use by programs
 #
-# Everything lands below target/engines, or $DUELINE_ENGINES_DIR.
+# All files are kept below target/engines, or $DUELINE_ENGINES_DIR.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,7 +17,7 @@ fail() {
 }
 
 need() {
-    command -v "$1" > /dev/null || fail "there is no $1; $2"
+    command -v "$1" > /dev/null || fail "$1 is not installed; $2"
 }
 
 need_java() {
@@ -26,15 +26,15 @@ need_java() {
     need mvn "install Apache Maven"
 }
 
-# Resolves the jars of engine $1 and compiles what we add to it. Whoever comes first does it, the others wait; the stamp
-# is written last, so that a half made folder is made again.
+# Fetches the jars of engine $1 and compiles the classes of this folder. One process does it while others wait. The
+# stamp is written last, so that an incomplete folder is created again.
 prepare_java() {
     local home=$folder/$1 wanted
     wanted=$(cat "$here/engines/$1"/* "$here/engines/UntilInputCloses.java" | cksum)
     [ "$(cat "$home/complete" 2> /dev/null)" = "$wanted" ] && return 0
     mkdir -p "$folder"
     (
-        # Without flock (not on every system) two that start at once may disturb each other.
+        # Without flock (not available on every system), two concurrent starts may interfere.
         ! command -v flock > /dev/null || flock 9
         [ "$(cat "$home/complete" 2> /dev/null)" = "$wanted" ] && exit
         echo "fetching $1 (once)" >&2
@@ -50,7 +50,7 @@ prepare_java() {
     ) 9> "$folder/$1.lock"
 }
 
-# Takes the place of this process, so that its id is the engine's: run_java ENGINE MAIN [ARGUMENTS].
+# Replaces this process, so that its id is the engine's: run_java ENGINE MAIN [ARGUMENTS].
 run_java() {
     local home=$folder/$1
     shift
@@ -65,7 +65,7 @@ while [ $# -gt 0 ]; do
     case $1 in
         --until-stdin-closes) until=$1 ;;
         --prepare) only_prepare=$1 ;;
-        -*) fail "there is no option $1" ;;
+        -*) fail "unknown option $1" ;;
         *) break ;;
     esac
     shift
@@ -82,9 +82,9 @@ case $engine in
         need_java
         prepare_java "$engine"
         [ -z "$only_prepare" ] || exit 0
-        # Its SQLite is a library of the machine, found beside the jars. Its log is only wanted when something is wrong.
+        # Its native SQLite library is found beside the jars.
         options=("-Djava.library.path=$folder/$engine/lib" -Xmx512m)
-        # One database for all credentials and regions; nothing is written and nobody is told.
+        # One database for all credentials and regions, in memory; telemetry is off.
         run_java "$engine" Loopback -inMemory -sharedDb -disableTelemetry -port "${port:-8000}"
         ;;
     elasticmq)
@@ -95,6 +95,6 @@ case $engine in
         run_java "$engine" org.elasticmq.server.Main
         ;;
     *)
-        fail "which engine? ministack, dynamodb-local or elasticmq"
+        fail "unknown engine '$engine'; use ministack, dynamodb-local or elasticmq"
         ;;
 esac

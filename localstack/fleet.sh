@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs a whole fleet as separate processes of this machine, until Ctrl-C.
+# Runs a complete fleet as separate processes on this machine, until Ctrl-C.
 #
 #   localstack/fleet.sh
 #
-# Two frontends, two consumers, two status controllers, two controllers with an executor each; all on loopback. After
-# localstack/up.sh, or with AWS_ENDPOINT_URL, or with DUELINE_STORE and DUELINE_QUEUE.
+# Two frontends, two consumers, two status controllers, and two controllers with an executor each, all on loopback. Run
+# it after localstack/up.sh, or with AWS_ENDPOINT_URL, or with DUELINE_STORE and DUELINE_QUEUE.
 set -euo pipefail
-# Each child in a process group of its own: Ctrl-C reaches this script alone, which ends them in order.
+# Each child gets its own process group, so that Ctrl-C reaches only this script, which stops the children in order.
 set -m
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -17,11 +17,11 @@ status_controllers=(7081 7082)
 controllers=(7091 7092)
 
 start_max_s=60
-# Longer than the programs' own grace.
+# Longer than the programs' own shutdown grace.
 stop_max_s=60
 logs=$state/fleet
 
-# Ids by name, and names in the order in which they started.
+# Process ids by name, and names in start order.
 declare -A ids=()
 names=()
 
@@ -43,17 +43,17 @@ listens_or_ended() {
     grep --quiet "^listening on " "$logs/$1.log" || ! is_alive "$1"
 }
 
-# Waits until each of them says that it listens.
-ready() {
+# Waits until each of the named processes listens.
+wait_until_ready() {
     local name
     for name in "$@"; do
-        until_so "$start_max_s" listens_or_ended "$name" || true
-        grep --quiet "^listening on " "$logs/$name.log" || died "$name" "did not start"
+        wait_until "$start_max_s" listens_or_ended "$name" || true
+        grep --quiet "^listening on " "$logs/$name.log" || fail_process "$name" "did not start"
     done
 }
 
-died() {
-    echo "fleet.sh: $1 $2; the last of $logs/$1.log:" >&2
+fail_process() {
+    echo "fleet.sh: $1 $2; the end of $logs/$1.log:" >&2
     tail -n 20 "$logs/$1.log" >&2
     exit 1
 }
@@ -70,23 +70,23 @@ none_alive() {
     ! any_alive "$@"
 }
 
-# Ends them together: an orderly end first, then the hard one.
+# Stops the named processes together: with SIGTERM first, after a timeout with SIGKILL.
 stop() {
     local name
     for name in "$@"; do
         kill -TERM "${ids[$name]}" 2> /dev/null || true
     done
-    until_so "$stop_max_s" none_alive "$@" && return 0
+    wait_until "$stop_max_s" none_alive "$@" && return 0
     for name in "$@"; do
         kill -KILL "${ids[$name]}" 2> /dev/null || true
     done
 }
 
-# Workers first, so that what they finish can still be reported; then those who take and keep work.
+# Executors first, so that tasks they finish can still be reported; then the processes that dispatch and store tasks.
 stop_all() {
     trap '' INT TERM
     trap - EXIT
-    echo "ending the fleet"
+    echo "stopping the fleet"
     local role name
     for role in executor controller consumer frontend status; do
         local group=()
@@ -97,7 +97,7 @@ stop_all() {
     done
 }
 
-# As addresses, separated by commas.
+# The addresses of these ports, separated by commas.
 addresses() {
     local list
     list=$(printf 'http://127.0.0.1:%s,' "$@")
@@ -121,30 +121,30 @@ done
 for i in "${!frontends[@]}"; do
     run "frontend-$i" dueline-frontend "${backends[@]}" --listen "127.0.0.1:${frontends[i]}"
 done
-ready "${names[@]}"
+wait_until_ready "${names[@]}"
 
 for i in "${!controllers[@]}"; do
     run "controller-$i" dueline-controller --queue "$queue" --server "$(addresses "${status_controllers[@]}")" \
         --listen "127.0.0.1:${controllers[i]}" --no-worker
-    ready "controller-$i"
+    wait_until_ready "controller-$i"
     run "executor-$i" dueline-executor --server "$(addresses "${controllers[i]}")"
 done
 
 cat << END
-the fleet runs: ${names[*]}
+the fleet is running: ${names[*]}
 logs      $logs
-tasks to  $(addresses "${frontends[@]}")
+frontends $(addresses "${frontends[@]}")
 try       localstack/smoke.sh
           $DUELINE --server http://127.0.0.1:${frontends[0]} job apply hello --command 'cat'
           $DUELINE --server http://127.0.0.1:${frontends[1]} task submit hello --payload-text world --wait
-end       Ctrl-C
+stop      Ctrl-C
 END
 
 while true; do
     for name in "${names[@]}"; do
-        is_alive "$name" || died "$name" "has ended"
+        is_alive "$name" || fail_process "$name" "has ended"
     done
-    # In the background, so that a signal need not wait for it.
+    # In the background, so that a signal is handled at once.
     sleep 1 &
     wait $! || true
 done

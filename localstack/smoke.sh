@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sends 20 tasks through a running fleet and waits until all have succeeded. Fails when one does not.
+# Submits 20 tasks to a running fleet and waits until all have succeeded. Fails if one does not.
 #
 #   localstack/smoke.sh [FRONTEND…]      default: the frontends of fleet.sh
 set -euo pipefail
@@ -14,7 +14,7 @@ job=smoke-$(date +%s)-$$
 
 find_programs
 
-# count STATE: tasks in this state, as a frontend counts them.
+# count STATE: the number of tasks in this state, according to a frontend.
 count() {
     "$DUELINE" --json --server "${frontends[0]}" job stats "$job" \
         | sed -n "s/.*\"$1\": *\([0-9]*\).*/\1/p"
@@ -33,7 +33,7 @@ for ((i = 0; i < tasks; i++)); do
 done
 echo "submitted $tasks tasks"
 
-until_so "$finish_max_s" all_ended || true
+wait_until "$finish_max_s" all_ended || true
 if [ "${succeeded:-0}" -ne "$tasks" ]; then
     "$DUELINE" --server "${frontends[0]}" job stats "$job" >&2 || true
     fail "${succeeded:-0} of $tasks tasks have succeeded within $finish_max_s s"

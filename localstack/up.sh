@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Brings a local AWS up and makes what Dueline needs in it: a table and queues. May be run again.
+# Starts a local AWS and creates Dueline's table and queues in it. May be repeated.
 #
 #   localstack/up.sh
 #
-# In Docker when it runs here (LocalStack with LOCALSTACK_AUTH_TOKEN, ministack without), else ministack as a process.
-# With AWS_ENDPOINT_URL, or DUELINE_STORE and DUELINE_QUEUE, nothing is started and the tables are made there.
+# Uses Docker if it is running (LocalStack with LOCALSTACK_AUTH_TOKEN, otherwise ministack), else ministack as a
+# process. With AWS_ENDPOINT_URL, or DUELINE_STORE and DUELINE_QUEUE, nothing is started and the resources are created
+# there.
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# A container may have to be fetched by now, but not its first start.
+# Covers the first start of a container, but not the download of its image, which is done by then.
 start_max_s=120
 
 start_container() {
@@ -23,12 +24,12 @@ start_process() {
     echo "starting ministack without Docker"
     DUELINE_ENGINES_DIR=$engines_dir "$here/engines.sh" --prepare ministack
     mkdir -p "$state"
-    # Its own session: it outlives this script and its terminal.
+    # A new session, so that the process outlives this script and its terminal.
     local own=setsid
     command -v setsid > /dev/null || own=nohup
     DUELINE_ENGINES_DIR=$engines_dir "$own" "$here/engines.sh" ministack "$port" < /dev/null > "$state/ministack.log" 2>&1 &
     echo $! > "$state/ministack.pid"
-    until_so "$start_max_s" answers_or_ended || true
+    wait_until "$start_max_s" answers_or_ended || true
     if ! answers "$local_endpoint"; then
         tail -n 20 "$state/ministack.log" >&2
         fail "ministack does not answer at $local_endpoint"
@@ -42,13 +43,13 @@ answers_or_ended() {
 start() {
     need curl "install curl"
     if answers "$local_endpoint"; then
-        echo "something answers at $local_endpoint already: using it"
+        echo "an engine already answers at $local_endpoint; it is used"
     elif has_docker; then
         start_container
     else
         start_process
     fi
-    until_so "$start_max_s" answers "$local_endpoint" || fail "nothing answers at $local_endpoint"
+    wait_until "$start_max_s" answers "$local_endpoint" || fail "no answer from $local_endpoint"
 }
 
 [ -n "${AWS_ENDPOINT_URL:-}${DUELINE_STORE:-}${DUELINE_QUEUE:-}" ] || start
@@ -60,5 +61,5 @@ cat << END
 store  $store
 queue  $queue
 next   localstack/fleet.sh, and in another terminal localstack/smoke.sh
-end    localstack/down.sh
+stop   localstack/down.sh
 END

@@ -1,27 +1,27 @@
 import java.io.IOException;
 import java.util.Arrays;
 
-/** Runs the main of another class, and ends with its standard input: whoever holds the other end takes it along. */
+/** Runs the main method of another class, and ends when standard input closes, that is, with the parent process. */
 public final class UntilInputCloses {
     private UntilInputCloses() {}
 
     public static void main(String[] arguments) throws Exception {
-        var watch = new Thread(UntilInputCloses::watch, "input");
-        watch.setDaemon(true);
-        watch.start();
+        var waitForEnd = new Thread(UntilInputCloses::waitForEnd, "input");
+        waitForEnd.setDaemon(true);
+        waitForEnd.start();
         var rest = Arrays.copyOfRange(arguments, 1, arguments.length);
         Class.forName(arguments[0]).getMethod("main", String[].class).invoke(null, (Object) rest);
     }
 
-    private static void watch() {
+    private static void waitForEnd() {
         try {
             while (System.in.read() >= 0) {
-                // Nobody has anything to say.
+                // Input is ignored.
             }
         } catch (IOException gone) {
-            // As good as closed.
+            // Treated as closed.
         }
-        // At once, without the hooks of an orderly end: nothing is kept.
+        // Ends immediately, without shutdown hooks, because no data is kept.
         Runtime.getRuntime().halt(0);
     }
 }

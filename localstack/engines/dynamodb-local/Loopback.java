@@ -3,7 +3,7 @@ import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 import software.amazon.dynamodb.services.local.main.ServerRunner;
 
-/** DynamoDB Local on loopback. By itself it listens on every address of the machine and has no option for that. */
+/** Starts DynamoDB Local on loopback. By default it listens on all addresses, and it has no option to change that. */
 public final class Loopback {
     private Loopback() {}
 
