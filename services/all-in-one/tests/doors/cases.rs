@@ -8,8 +8,8 @@ use dueline_api::{
     grpc::{FrontendClient, proto},
 };
 use dueline_domain::{
-    Due, Handler, Job, JobName, Modification, NewTask, Overrides, Policy, Quota, RunningCancel,
-    TaskId, TaskOptions,
+    Due, Handler, Job, JobName, Modification, NewTask, Overrides, Quota, RunningCancel, TaskId,
+    TaskOptions,
 };
 use dueline_ports::ListQuery;
 use reqwest::Method;
