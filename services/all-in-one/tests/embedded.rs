@@ -13,7 +13,7 @@ use dueline_all_in_one::{Drained, Node, NodeConfig, WorkerConfig};
 use dueline_api::{Call, JobPut};
 use dueline_domain::{
     Backoff, Due, Job, JobName, Modification, NewTask, Overrides, Policy, Priority, RetryPolicy,
-    RunEnd, StateKind, Task, TaskOptions, Timestamp,
+    RunEnd, StateKind, Task, TaskOptions,
 };
 use dueline_executor::{Config, Failure, Registry, RunningTask, Success, handler_fn};
 use dueline_ports::{Clock as _, Rng as _};
