@@ -225,7 +225,10 @@ impl DueQuery {
 /// Due tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DuePage {
-    /// The unfinished tasks. The order of the jobs is not specified.
+    /// The unfinished tasks. The order of the jobs is not specified. The tasks of a job are sorted by priority and
+    /// trigger time, with the enqueued ones after all others: their messages are late or lost, and a backlog of them must
+    /// not hide tasks that wait for this scan. A store that looks for the others behind a backlog may give up after some
+    /// thousands of enqueued tasks.
     pub tasks: Vec<DueTask>,
     /// The finished tasks that owe an effect.
     pub owed: Vec<DueTask>,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_domain::{JobName, TaskId, Timestamp};
+use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
 
 use super::CheckedTask;
 use crate::{attr::Item, row::TaskRow, schema::JobPartitions};
@@ -110,6 +110,7 @@ impl DueMemory {
             return;
         };
         let checked = CheckedTask {
+            is_enqueued: task.kind() == StateKind::Enqueued,
             priority: Reverse(task.priority),
             trigger_at,
             id: task.id,

@@ -22,6 +22,7 @@ const CONCURRENT_SCANS: usize = 16;
 /// Priority, state and trigger time of a task, as a scan read them from the task itself. Sorted as the caller gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CheckedTask {
+    is_enqueued: bool,
     priority: Reverse<Priority>,
     trigger_at: Timestamp,
     id: TaskId,
@@ -145,8 +146,11 @@ impl DynamoStore {
                 held_back.push(task);
             }
         }
+        // A sweep comes back to enqueued tasks. Setting the forward scan back to them would read their backlog again and
+        // again.
         let has_more = held_back.iter().any(|task| match task.kind {
             kind if kind.is_final() => false,
+            StateKind::Enqueued if !result.chunks.is_empty() => false,
             kind => kind.is_owned() || pending_max > 0,
         });
         page.more |= has_more || (!result.chunks.is_empty() && !shown.is_empty());

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use dueline_domain::{TaskId, Timestamp};
+use dueline_domain::{StateKind, TaskId, Timestamp};
 use dueline_ports::StoreError;
 use tokio::time::Duration;
 
@@ -304,6 +304,7 @@ impl DynamoStore {
                 }
             };
             let task = CheckedTask {
+                is_enqueued: kind == StateKind::Enqueued,
                 priority: Reverse(row::priority(&item)),
                 trigger_at,
                 id: entry.id,

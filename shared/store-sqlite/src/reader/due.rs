@@ -1,5 +1,5 @@
 //! Due tasks, read job by job, so that the backlog of one job cannot hide the due tasks of another, and by priority, so
-//! that a backlog of low ones cannot hide those of high priority.
+//! that a backlog of low ones cannot hide those of high priority. Enqueued tasks, whose messages are late, come last.
 
 use dueline_domain::{StateKind, TaskId, Timestamp};
 use dueline_ports::{DuePage, DueQuery, DueTask};
@@ -7,12 +7,26 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::jobs::{JobEntry, JobTable};
 
-const ALL: &str = "SELECT id, state, trigger_at FROM task INDEXED BY task_due \
-     WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 ORDER BY trigger_at LIMIT ?4";
+/// The due tasks of one priority whose state meets a condition. A read passes over at most 20,000 others, because a job
+/// may have any number of enqueued tasks whose messages are late.
+macro_rules! due_in {
+    ($states:literal) => {
+        concat!(
+            "SELECT id, state, trigger_at FROM (SELECT id, state, trigger_at FROM task INDEXED BY task_due \
+             WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 ORDER BY trigger_at LIMIT 20000 + ?4) \
+             WHERE state ",
+            $states,
+            " ORDER BY trigger_at LIMIT ?4"
+        )
+    };
+}
+
+const OTHERS: &str = due_in!("<> 2");
+/// This read is not bounded: the lost worker of a paused job must be noticed behind any backlog.
 const OWNED: &str = "SELECT id, state, trigger_at FROM task INDEXED BY task_due \
      WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 AND state IN (3, 4) ORDER BY trigger_at LIMIT ?4";
-const PENDING: &str = "SELECT id, state, trigger_at FROM task INDEXED BY task_due \
-     WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 AND state NOT IN (3, 4) ORDER BY trigger_at LIMIT ?4";
+const OTHERS_PENDING: &str = due_in!("NOT IN (2, 3, 4)");
+const ENQUEUED: &str = due_in!("= 2");
 const OWED: &str = "SELECT id, state, owed_at FROM task INDEXED BY task_owed \
      WHERE job = ?1 AND owed_at <= ?2 ORDER BY owed_at LIMIT ?3";
 const ANY_OWED: &str =
@@ -49,33 +63,50 @@ pub(crate) fn due(db: &Connection, jobs: &JobTable, query: &DueQuery) -> rusqlit
         let (mut left, mut owned_left) = (pending_limit.map_or(limit, |p| (*p).min(limit)), limit);
         // Unowned tasks that are not wanted now count neither as due nor for `next_at`.
         let wants_pending = left > 0;
-        let mut lower = db.prepare_cached(LOWER)?;
-        let mut priority = i64::MAX;
-        while let Some(next) = lower
-            .query_row((entry.row, priority), |row| row.get(0))
-            .optional()?
-        {
-            priority = next;
-            let level = Level {
-                entry,
-                priority,
-                now: query.now,
-            };
-            let tasks = &mut page.tasks;
+        let levels = levels(db, entry, query.now)?;
+        let tasks = &mut page.tasks;
+        for level in &levels {
             if pending_limit.is_none() {
-                page.more |= level.select(db, ALL, &mut left, tasks)?;
+                page.more |= level.select(db, OTHERS, &mut left, tasks)?;
             } else {
                 page.more |= level.select(db, OWNED, &mut owned_left, tasks)?;
                 if !wants_pending {
                     continue;
                 }
-                page.more |= level.select(db, PENDING, &mut left, tasks)?;
+                page.more |= level.select(db, OTHERS_PENDING, &mut left, tasks)?;
             }
             let next_at = level.next_at(db)?;
             page.next_at = page.next_at.into_iter().chain(next_at).min();
         }
+        if wants_pending {
+            for level in &levels {
+                page.more |= level.select(db, ENQUEUED, &mut left, tasks)?;
+            }
+        }
     }
     Ok(page)
+}
+
+/// The priorities of the unfinished tasks of a job, highest first.
+fn levels<'a>(
+    db: &Connection,
+    entry: &'a JobEntry,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Level<'a>>> {
+    let mut lower = db.prepare_cached(LOWER)?;
+    let (mut levels, mut above) = (Vec::new(), i64::MAX);
+    while let Some(priority) = lower
+        .query_row((entry.row, above), |row| row.get(0))
+        .optional()?
+    {
+        levels.push(Level {
+            entry,
+            priority,
+            now,
+        });
+        above = priority;
+    }
+    Ok(levels)
 }
 
 /// Adds up to `limit` tasks that owe an effect now.

@@ -143,7 +143,10 @@ impl LaggingStore {
             });
         }
         for (job, mut tasks) in due {
-            tasks.sort_by_key(|task| (task.trigger_at, task.id));
+            tasks.sort_by_key(|task| {
+                let is_enqueued = task.kind == StateKind::Enqueued;
+                (is_enqueued, task.trigger_at, task.id)
+            });
             let (mut owed, mut tasks): (Vec<_>, Vec<_>) =
                 tasks.into_iter().partition(|task| task.kind.is_final());
             owed.truncate(query.owed_limit_of(job));

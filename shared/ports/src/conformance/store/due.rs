@@ -234,6 +234,35 @@ pub async fn f_152_due_tasks_of_higher_priority_come_first(store: Arc<dyn Store>
     assert_eq!((due_ids(&page), page.more), (expected[..3].to_vec(), true));
 }
 
+/// Tasks whose messages are late do not hide tasks that wait for the scan, or runs that lapsed.
+pub async fn enqueued_tasks_are_due_after_all_others(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut late = Vec::new();
+    for priority in [50, 0, 0, 0] {
+        let task = kit.create(0, urgent(priority, kit.new_task())).await;
+        late.push((-priority, task.id));
+    }
+    let lapsed = kit.create(0, kit.new_task()).await;
+    let lapsed = kit.claim(0, &lapsed, "w").await;
+    let due_ms = 3_600_000;
+    let new = kit
+        .create(0, urgent(-50, kit.task_due(due_ms - 1_000)))
+        .await;
+    let page = kit.due_by(due_ms, 2, &[]).await;
+    assert_eq!((due_ids(&page), page.more), (vec![lapsed.id, new.id], true));
+    let page = kit.due_by(due_ms, 2, &[("mail", 1)]).await;
+    assert_eq!((due_ids(&page), page.more), (vec![lapsed.id, new.id], true));
+    let page = kit.due(due_ms).await;
+    let ids = due_ids(&page);
+    assert_eq!(ids[..2], [lapsed.id, new.id]);
+    assert_eq!(ids[2], late[0].1, "by priority");
+    let late: Vec<_> = late.into_iter().map(|(_, id)| id).collect();
+    assert_eq!(
+        (sorted(ids[2..].to_vec()), page.more),
+        (sorted(late), false)
+    );
+}
+
 pub async fn a_15_ready_order_is_priority_then_due_time_then_submit_order(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
     let mut expected = Vec::new();

@@ -122,6 +122,7 @@ macro_rules! store_conformance {
             f_111_a_redrive_clears_what_a_task_owes
             tasks_that_owe_have_limits_of_their_own
             f_152_due_tasks_of_higher_priority_come_first
+            enqueued_tasks_are_due_after_all_others
             f_022_higher_priority_is_ready_first
             f_024_the_oldest_submit_is_ready_first_within_a_priority
             a_15_ready_order_is_priority_then_due_time_then_submit_order

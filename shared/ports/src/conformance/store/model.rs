@@ -300,7 +300,10 @@ impl StoreModel {
             let task = self.tasks.iter().find(|task| task.id == due.id);
             task.expect("a known task").priority
         };
-        let in_order = |due: &DueTask| (Reverse(priority(due)), due.trigger_at);
+        let in_order = |due: &DueTask| {
+            let is_enqueued = due.kind == StateKind::Enqueued;
+            (is_enqueued, Reverse(priority(due)), due.trigger_at)
+        };
         assert!(page.tasks.is_sorted_by_key(in_order));
         assert!(page.owed.is_sorted_by_key(|due| due.trigger_at));
         let mut due: Vec<_> = page.tasks.into_iter().chain(page.owed).collect();

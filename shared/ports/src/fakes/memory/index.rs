@@ -114,9 +114,9 @@ impl JobIndex {
         now: Timestamp,
         max: usize,
         pending_max: usize,
-        priority: impl Fn(&TaskId) -> Priority,
+        rank: impl Fn(&TaskId) -> (bool, Reverse<Priority>),
     ) -> (Vec<TimeKey>, bool) {
-        let order = |key: &TimeKey| (Reverse(priority(&key.2)), *key);
+        let order = |key: &TimeKey| (rank(&key.2), *key);
         let by_order = |keys: &BTreeSet<TimeKey>| {
             let mut due: Vec<_> = keys.range(..=end_of(now)).copied().collect();
             due.sort_by_cached_key(order);

@@ -1,9 +1,9 @@
 //! Tasks. Each call locks the contents.
 
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_domain::{JobName, Priority, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{JobName, Priority, StateKind, Task, TaskId, TaskRef, Timestamp, WorkerId};
 
 use super::{
     MemoryStore,
@@ -122,11 +122,13 @@ fn due(contents: &MemoryContents, query: &DueQuery) -> DuePage {
         let max = query.limit_per_job;
         let pending_limit = query.pending_limits.get(job).copied();
         let pending_max = pending_limit.map_or(max, |limit| limit.min(max));
-        let priority = |id: &TaskId| {
-            let stored = contents.tasks.get(id);
-            stored.map_or_else(Priority::default, |stored| stored.task.priority)
+        let rank = |id: &TaskId| {
+            let task = contents.tasks.get(id).map(|stored| &stored.task);
+            let is_enqueued = task.is_some_and(|task| task.kind() == StateKind::Enqueued);
+            let priority = task.map_or_else(Priority::default, |task| task.priority);
+            (is_enqueued, Reverse(priority))
         };
-        let (due, more) = index.due(query.now, max, pending_max, priority);
+        let (due, more) = index.due(query.now, max, pending_max, rank);
         page.more |= more;
         let due_task = |(trigger_at, _, id)| {
             let kind = contents.tasks.get(&id)?.task.kind();
