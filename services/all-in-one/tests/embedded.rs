@@ -10,7 +10,10 @@ use std::{
 };
 
 use dueline_all_in_one::{Drained, Node, NodeConfig, WorkerConfig};
-use dueline_api::{Call, JobPut};
+use dueline_api::{
+    Call,
+    operation::{Cancel, GetJobStats, GetTask, Modify, PauseJob, PutJob, Submit},
+};
 use dueline_domain::{
     Backoff, Due, Job, JobName, Modification, NewTask, Overrides, Policy, Priority, RetryPolicy,
     RunEnd, StateKind, Task, TaskOptions,
@@ -72,9 +75,9 @@ impl EmbeddedNode {
         };
         let frontend = self.node.frontend();
         let call = Call::default();
-        let put = frontend.put_job(
+        let put = frontend.call(
             &call,
-            JobPut::from(Job {
+            PutJob::from(Job {
                 policy: Policy {
                     retry,
                     ..Policy::default()
@@ -91,13 +94,21 @@ impl EmbeddedNode {
         let answer = self
             .node
             .frontend()
-            .submit(&Call::default(), vec![task])
+            .call(&Call::default(), Submit { tasks: vec![task] })
             .await
+            .unwrap()
             .remove(0);
         answer.unwrap();
         self.node
             .frontend()
-            .task(&Call::default(), &job(), &id, None)
+            .call(
+                &Call::default(),
+                GetTask {
+                    job: job(),
+                    id,
+                    wait: None,
+                },
+            )
             .await
             .unwrap()
     }
@@ -105,7 +116,14 @@ impl EmbeddedNode {
     async fn ended(&self, task: &Task) -> Task {
         let frontend = self.node.frontend();
         let task = frontend
-            .task(&Call::default(), &job(), &task.id, Some(LONG))
+            .call(
+                &Call::default(),
+                GetTask {
+                    job: job(),
+                    id: task.id,
+                    wait: Some(LONG),
+                },
+            )
             .await
             .unwrap();
         assert!(task.kind().is_final(), "still {}", task.kind());
@@ -118,7 +136,14 @@ impl EmbeddedNode {
             let now = self
                 .node
                 .frontend()
-                .task(&Call::default(), &job(), &task.id, None)
+                .call(
+                    &Call::default(),
+                    GetTask {
+                        job: job(),
+                        id: task.id,
+                        wait: None,
+                    },
+                )
                 .await;
             let now = now.unwrap();
             if holds(&now) {
@@ -135,7 +160,13 @@ impl EmbeddedNode {
     async fn pause(&self, paused: bool) {
         let frontend = self.node.frontend();
         frontend
-            .pause_job(&Call::default(), &job(), paused)
+            .call(
+                &Call::default(),
+                PauseJob {
+                    name: job(),
+                    paused,
+                },
+            )
             .await
             .unwrap();
     }
@@ -145,7 +176,7 @@ impl EmbeddedNode {
         let stats = self
             .node
             .frontend()
-            .job_stats(&Call::default(), &job())
+            .call(&Call::default(), GetJobStats { name: job() })
             .await
             .unwrap();
         stats.by_state.get(&kind).copied().unwrap_or(0)
@@ -236,7 +267,13 @@ async fn begun_before_urgent_tasks(is_scheduled: bool) -> Vec<u64> {
         ..task("low")
     };
     let flood: Vec<_> = (0..10_000).map(|_| low()).collect();
-    for answer in rig.node.frontend().submit(&Call::default(), flood).await {
+    for answer in rig
+        .node
+        .frontend()
+        .call(&Call::default(), Submit { tasks: flood })
+        .await
+        .unwrap()
+    {
         answer.unwrap();
     }
     rig.pause(false).await;
@@ -295,7 +332,15 @@ async fn f_052_a_running_task_has_its_owner_start_and_expiry_and_an_ended_task_d
     let cancel = dueline_domain::RunningCancel::Request;
     let frontend = rig.node.frontend();
     frontend
-        .cancel(&Call::default(), &job(), &running.id, cancel, None)
+        .call(
+            &Call::default(),
+            Cancel {
+                job: job(),
+                id: running.id,
+                running: cancel,
+                reason: None,
+            },
+        )
         .await
         .unwrap();
     let ended = rig.ended(&running).await;
@@ -414,7 +459,14 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
     rig.ended(&low).await;
     let frontend = rig.node.frontend();
     let later = frontend
-        .task(&Call::default(), &job(), &high.id, None)
+        .call(
+            &Call::default(),
+            GetTask {
+                job: job(),
+                id: high.id,
+                wait: None,
+            },
+        )
         .await
         .unwrap();
     assert_eq!(later.kind(), StateKind::New, "the low one did not wait");
@@ -423,7 +475,14 @@ async fn f_025_priority_counts_only_once_a_task_is_ready() {
         ..Modification::default()
     };
     frontend
-        .modify(&Call::default(), &job(), &high.id, now)
+        .call(
+            &Call::default(),
+            Modify {
+                job: job(),
+                id: high.id,
+                change: now,
+            },
+        )
         .await
         .unwrap();
     rig.ended(&high).await;
@@ -460,7 +519,14 @@ async fn tasks_of_a_paused_job_wait_until_it_is_resumed() {
     let waiting = rig
         .node
         .frontend()
-        .task(&Call::default(), &job(), &submitted.id, None)
+        .call(
+            &Call::default(),
+            GetTask {
+                job: job(),
+                id: submitted.id,
+                wait: None,
+            },
+        )
         .await;
     assert_eq!(waiting.unwrap().kind(), StateKind::New);
     rig.pause(false).await;
@@ -473,7 +539,11 @@ async fn f_153_a_pause_also_stops_enqueued_tasks_and_resuming_loses_none() {
     const ALL: u64 = 200;
     let (rig, gate) = gated(1).await;
     let tasks = (0..ALL).map(|n| task(&n.to_string())).collect();
-    rig.node.frontend().submit(&Call::default(), tasks).await;
+    rig.node
+        .frontend()
+        .call(&Call::default(), Submit { tasks })
+        .await
+        .unwrap();
     rig.until_count(StateKind::Processing, 1).await;
     rig.pause(true).await;
     gate.add_permits(Semaphore::MAX_PERMITS);
@@ -504,7 +574,13 @@ async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     })
     .await;
     let tasks: Vec<_> = (0..2_000).map(|n| task(&n.to_string())).collect();
-    for answer in rig.node.frontend().submit(&Call::default(), tasks).await {
+    for answer in rig
+        .node
+        .frontend()
+        .call(&Call::default(), Submit { tasks })
+        .await
+        .unwrap()
+    {
         answer.unwrap();
     }
     rig.until_count(StateKind::Succeeded, 2_000).await;

@@ -6,7 +6,10 @@ use std::{
 };
 
 use dueline_all_in_one::{Node, NodeConfig, WorkerConfig};
-use dueline_api::{Call, Frontend, JobPut};
+use dueline_api::{
+    Call, Frontend,
+    operation::{GetTask, PutJob, Submit},
+};
 use dueline_domain::{Backoff, Job, JobName, NewTask, Policy, RetryPolicy, StateKind, TaskId};
 use dueline_executor::{Config, Failure, Registry, RunningTask, handler_fn};
 use dueline_ports::{Clock as _, Rng as _};
@@ -55,8 +58,9 @@ async fn handle(
     let child = new_task("child");
     let id = child.id;
     frontend
-        .submit(&Call::default(), vec![child])
+        .call(&Call::default(), Submit { tasks: vec![child] })
         .await
+        .unwrap()
         .remove(0)?;
     task.succeed(id.to_string()).await?;
     Ok(())
@@ -87,9 +91,9 @@ async fn f_130_a_retry_and_a_task_submitted_by_a_handler_belong_to_the_trace() {
     *shared.lock().unwrap() = Some(frontend.clone());
     let wait = Backoff::new(Duration::from_millis(100), 2.0, 0.0, LONG).unwrap();
     let call = Call::default();
-    let put = frontend.put_job(
+    let put = frontend.call(
         &call,
-        JobPut::from(Job {
+        PutJob::from(Job {
             policy: Policy {
                 retry: RetryPolicy {
                     retries_max: Some(2),
@@ -105,13 +109,35 @@ async fn f_130_a_retry_and_a_task_submitted_by_a_handler_belong_to_the_trace() {
 
     let task = new_task("parent");
     let id = task.id;
-    frontend.submit(&call, vec![task]).await.remove(0).unwrap();
-    let ended = frontend.task(&call, &job(), &id, Some(LONG)).await.unwrap();
+    frontend
+        .call(&call, Submit { tasks: vec![task] })
+        .await
+        .unwrap()
+        .remove(0)
+        .unwrap();
+    let ended = frontend
+        .call(
+            &call,
+            GetTask {
+                job: job(),
+                id,
+                wait: Some(LONG),
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!((ended.kind(), ended.tries), (StateKind::Succeeded, 2));
     let child = ended.result.unwrap();
     let child: TaskId = std::str::from_utf8(&child).unwrap().parse().unwrap();
     let ended = frontend
-        .task(&call, &job(), &child, Some(LONG))
+        .call(
+            &call,
+            GetTask {
+                job: job(),
+                id: child,
+                wait: Some(LONG),
+            },
+        )
         .await
         .unwrap();
     assert_eq!(ended.kind(), StateKind::Succeeded);

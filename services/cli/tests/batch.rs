@@ -3,7 +3,8 @@
 mod fake;
 
 use dueline_api::{
-    ApiError, ErrorKind, Submitted,
+    ApiError, ErrorKind,
+    operation::Submitted,
     v1::{BatchItem, BatchResult},
 };
 use dueline_domain::{JobName, StateKind, TaskId, Timestamp};

@@ -5,14 +5,16 @@ pub mod check;
 mod error;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+pub mod operation;
 mod services;
 mod status_failover;
 pub mod v1;
 
 pub use call::Call;
 pub use error::{ApiError, ErrorKind};
+pub use operation::{Callable, Frontend, Operation};
 pub use services::{
-    Action, Assignment, Controller, Dispatch, Frontend, JobPut, PollRequest, Registered,
-    Registration, Report, ReportAck, Reservation, ServedJob, StatusController, Submitted,
+    Action, Assignment, Controller, Dispatch, PollRequest, Registered, Registration, Report,
+    ReportAck, Reservation, ServedJob, StatusController,
 };
 pub use status_failover::StatusControllerFailover;

@@ -1,108 +1,16 @@
-//! The traits that services offer each other. An implementation is the service itself or a client of it.
+//! The traits that services offer workers and each other. An implementation is the service itself or a client of it. The
+//! operations of clients are in [`crate::operation`].
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_domain::{
-    Handler, Job, JobName, Modification, NewTask, Outcome, RunningCancel, StateKind, Task, TaskId,
-    TaskRef, Timestamp, Token, Weight, WorkerId, WriteId,
+    Handler, Job, JobName, Outcome, StateKind, Task, TaskId, TaskRef, Timestamp, Token, Weight,
+    WorkerId, WriteId,
 };
-use dueline_ports::{JobStats, ListQuery, Page, WorkerRecord};
 
-use crate::{ApiError, Call};
-
-/// The operations of clients.
-///
-/// An implementation checks what it is given ([`crate::check`]), and its answers hold no fencing token and no write id
-/// ([`Task::without_secrets`]).
-#[async_trait]
-pub trait Frontend: Send + Sync + 'static {
-    /// Creates or replaces a job.
-    async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError>;
-    /// Returns one job.
-    async fn job(&self, call: &Call, name: &JobName) -> Result<Arc<Job>, ApiError>;
-    /// Returns all jobs by name.
-    async fn jobs(&self, call: &Call) -> Result<Vec<Arc<Job>>, ApiError>;
-    /// Pauses or resumes a job.
-    async fn pause_job(
-        &self,
-        call: &Call,
-        name: &JobName,
-        paused: bool,
-    ) -> Result<Arc<Job>, ApiError>;
-    /// Deletes a job that has no unfinished tasks.
-    async fn delete_job(&self, call: &Call, name: &JobName) -> Result<(), ApiError>;
-    /// Returns statistics of a job.
-    async fn job_stats(&self, call: &Call, name: &JobName) -> Result<JobStats, ApiError>;
-
-    /// Stores tasks. Each has a result of its own, in the order of the tasks; `Ok` means durable.
-    async fn submit(&self, call: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>>;
-    /// Returns one task. With `wait` the answer comes when the task has ended, or when the wait is over.
-    async fn task(
-        &self,
-        call: &Call,
-        job: &JobName,
-        id: &TaskId,
-        wait: Option<Duration>,
-    ) -> Result<Task, ApiError>;
-    /// Returns a page of the tasks of a job.
-    async fn tasks(&self, call: &Call, query: ListQuery) -> Result<Page, ApiError>;
-    /// Cancels a task.
-    async fn cancel(
-        &self,
-        call: &Call,
-        job: &JobName,
-        id: &TaskId,
-        running: RunningCancel,
-        reason: Option<Arc<str>>,
-    ) -> Result<Task, ApiError>;
-    /// Changes a task that no worker owns.
-    async fn modify(
-        &self,
-        call: &Call,
-        job: &JobName,
-        id: &TaskId,
-        change: Modification,
-    ) -> Result<Task, ApiError>;
-    /// Runs a failed or trashed task again, with a fresh count of tries.
-    async fn redrive(&self, call: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError>;
-    /// Returns the registered workers.
-    async fn workers(&self, call: &Call) -> Result<Vec<WorkerRecord>, ApiError>;
-}
-
-/// A job definition to store.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobPut {
-    /// The definition. The service sets its creator and its times.
-    pub job: Job,
-    /// Whether the job stays paused if it exists and is paused, even if the definition says otherwise.
-    pub keeps_pause: bool,
-}
-
-impl From<Job> for JobPut {
-    fn from(job: Job) -> Self {
-        Self {
-            job,
-            keeps_pause: false,
-        }
-    }
-}
-
-/// Answer to a submit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Submitted {
-    /// The job.
-    pub job: JobName,
-    /// The task.
-    pub id: TaskId,
-    /// Its state.
-    pub state: StateKind,
-    /// When it is due.
-    pub run_at: Timestamp,
-    /// Whether an earlier, equal submit had made it.
-    pub existed: bool,
-}
+use crate::ApiError;
 
 /// What workers ask of the status controller: the only writer of their transitions.
 #[async_trait]

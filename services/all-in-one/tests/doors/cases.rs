@@ -4,8 +4,12 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_api::{
-    ApiError, Call, Frontend, JobPut,
+    ApiError, Call, Callable as _, Frontend,
     grpc::{FrontendClient, proto},
+    operation::{
+        Cancel, DeleteJob, GetJob, GetJobStats, GetTask, ListTasks, Modify, PauseJob, PutJob,
+        Redrive,
+    },
 };
 use dueline_domain::{
     Due, Handler, Job, JobName, Modification, NewTask, Overrides, Quota, RunningCancel, TaskId,
@@ -116,13 +120,13 @@ fn put(
 ) -> Case {
     let mut job = Job::new(JobName::parse("wrong").unwrap());
     change(&mut job);
-    let put = JobPut::from(job);
+    let put = PutJob::from(job);
     let again = put.clone();
     let grpc = move |frontend: FrontendClient| -> Answer {
-        Box::pin(async move { frontend.put_job(&call(), put).await.map(drop) })
+        Box::pin(async move { frontend.call(&call(), put).await.map(drop) })
     };
     let embedded = move |frontend: Arc<dyn Frontend>| -> Answer {
-        Box::pin(async move { frontend.put_job(&call(), again).await.map(drop) })
+        Box::pin(async move { frontend.call(&call(), again).await.map(drop) })
     };
     let asks: Asks = (Box::new(grpc), Some(Box::new(embedded)));
     case(name, fault, (Method::PUT, "jobs/wrong", Some(body)), asks)
@@ -246,7 +250,7 @@ fn changes() -> Vec<Case> {
             "no change",
             ("no_change", None),
             (Method::PATCH, &task, Some(json!({}))),
-            ask!(frontend => frontend.modify(&call(), &mail(), &id(), Modification::default())),
+            ask!(frontend => frontend.call(&call(), Modify { job: mail(), id: id(), change: Modification::default() })),
         ),
         case(
             "a change to a large payload",
@@ -256,7 +260,14 @@ fn changes() -> Vec<Case> {
                 Box::new(move |frontend| {
                     Box::pin(async move {
                         frontend
-                            .modify(&call(), &mail(), &id(), payload)
+                            .call(
+                                &call(),
+                                Modify {
+                                    job: mail(),
+                                    id: id(),
+                                    change: payload,
+                                },
+                            )
                             .await
                             .map(drop)
                     })
@@ -264,7 +275,14 @@ fn changes() -> Vec<Case> {
                 Some(Box::new(move |frontend| {
                     Box::pin(async move {
                         frontend
-                            .modify(&call(), &mail(), &id(), again)
+                            .call(
+                                &call(),
+                                Modify {
+                                    job: mail(),
+                                    id: id(),
+                                    change: again,
+                                },
+                            )
                             .await
                             .map(drop)
                     })
@@ -295,7 +313,7 @@ fn changes() -> Vec<Case> {
             ),
             ask!(frontend => async {
                 let change = Modification { weight: dueline_domain::Weight::new(2).ok(), ..Modification::default() };
-                frontend.modify(&call(), &mail(), &gone, change).await
+                frontend.call(&call(), Modify { job: mail(), id: gone, change }).await
             }),
         ),
         case(
@@ -313,7 +331,15 @@ fn changes() -> Vec<Case> {
                         Box::pin(async move {
                             let refuse = RunningCancel::Refuse;
                             frontend
-                                .cancel(&call(), &mail(), &id(), refuse, why)
+                                .call(
+                                    &call(),
+                                    Cancel {
+                                        job: mail(),
+                                        id: id(),
+                                        running: refuse,
+                                        reason: why,
+                                    },
+                                )
                                 .await
                                 .map(drop)
                         })
@@ -322,7 +348,15 @@ fn changes() -> Vec<Case> {
                         Box::pin(async move {
                             let refuse = RunningCancel::Refuse;
                             frontend
-                                .cancel(&call(), &mail(), &id(), refuse, again)
+                                .call(
+                                    &call(),
+                                    Cancel {
+                                        job: mail(),
+                                        id: id(),
+                                        running: refuse,
+                                        reason: again,
+                                    },
+                                )
                                 .await
                                 .map(drop)
                         })
@@ -338,31 +372,31 @@ fn changes() -> Vec<Case> {
                 &format!("jobs/mail/tasks/{missing}/cancel"),
                 None,
             ),
-            ask!(frontend => frontend.cancel(&call(), &mail(), &gone, RunningCancel::Refuse, None)),
+            ask!(frontend => frontend.call(&call(), Cancel { job: mail(), id: gone, running: RunningCancel::Refuse, reason: None })),
         ),
         case(
             "a redrive of a task that has not ended",
             ("not_finished", None),
             (Method::POST, &path("redrive"), None),
-            ask!(frontend => frontend.redrive(&call(), &mail(), &id())),
+            ask!(frontend => frontend.call(&call(), Redrive { job: mail(), id: id() })),
         ),
         case(
             "a pause of a job that does not exist",
             ("unknown_job", None),
             (Method::POST, "jobs/nope/pause", None),
-            ask!(frontend => frontend.pause_job(&call(), &nope(), true)),
+            ask!(frontend => frontend.call(&call(), PauseJob { name: nope(), paused: true })),
         ),
         case(
             "the end of a job that does not exist",
             ("unknown_job", None),
             (Method::DELETE, "jobs/nope", None),
-            ask!(frontend => frontend.delete_job(&call(), &nope())),
+            ask!(frontend => frontend.call(&call(), DeleteJob { name: nope() })),
         ),
         case(
             "the end of a job with tasks",
             ("in_use", None),
             (Method::DELETE, "jobs/mail", None),
-            ask!(frontend => frontend.delete_job(&call(), &mail())),
+            ask!(frontend => frontend.call(&call(), DeleteJob { name: mail() })),
         ),
     ]
 }
@@ -381,31 +415,31 @@ fn reads() -> Vec<Case> {
             "a job that does not exist",
             ("unknown_job", None),
             (Method::GET, "jobs/nope", None),
-            ask!(frontend => frontend.job(&call(), &nope())),
+            ask!(frontend => frontend.call(&call(), GetJob { name: nope() })),
         ),
         case(
             "numbers of a job that does not exist",
             ("unknown_job", None),
             (Method::GET, "jobs/nope/stats", None),
-            ask!(frontend => frontend.job_stats(&call(), &nope())),
+            ask!(frontend => frontend.call(&call(), GetJobStats { name: nope() })),
         ),
         case(
             "a task that does not exist",
             ("unknown_task", None),
             (Method::GET, &format!("jobs/mail/tasks/{missing}"), None),
-            ask!(frontend => frontend.task(&call(), &mail(), &gone, None)),
+            ask!(frontend => frontend.call(&call(), GetTask { job: mail(), id: gone, wait: None })),
         ),
         case(
             "a wait of two hours",
             ("out_of_range", Some("wait")),
             (Method::GET, &format!("{task}?wait=2h"), None),
-            ask!(frontend => frontend.task(&call(), &mail(), &id(), Some(Duration::from_secs(7_200)))),
+            ask!(frontend => frontend.call(&call(), GetTask { job: mail(), id: id(), wait: Some(Duration::from_secs(7_200)) })),
         ),
         case(
             "a page of 1001 tasks",
             ("out_of_range", Some("limit")),
             (Method::GET, "jobs/mail/tasks?limit=1001", None),
-            ask!(frontend => frontend.tasks(&call(), ListQuery { limit: 1_001, ..ListQuery::of(mail()) })),
+            ask!(frontend => frontend.call(&call(), ListTasks(ListQuery { limit: 1_001, ..ListQuery::of(mail()) }))),
         ),
         case(
             "a name that is no name",
@@ -457,10 +491,14 @@ fn reads() -> Vec<Case> {
                 ),
                 (
                     Box::new(move |frontend| {
-                        Box::pin(async move { frontend.tasks(&call(), one).await.map(drop) })
+                        Box::pin(
+                            async move { frontend.call(&call(), ListTasks(one)).await.map(drop) },
+                        )
                     }),
                     Some(Box::new(move |frontend| {
-                        Box::pin(async move { frontend.tasks(&call(), two).await.map(drop) })
+                        Box::pin(
+                            async move { frontend.call(&call(), ListTasks(two)).await.map(drop) },
+                        )
                     })),
                 ),
             ));

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Node, NodeConfig};
 use dueline_api::{
-    ApiError, Call, Frontend, PollRequest,
+    ApiError, Call, Callable as _, Frontend, PollRequest,
     grpc::{FrontendClient, Remote},
+    operation::{GetTask, ListJobs, ListTasks, Submit},
 };
 use dueline_domain::{Due, JobName, NewTask, TaskId, TaskOptions};
 use dueline_ports::{ListQuery, Rng as _};
@@ -120,8 +121,11 @@ impl TestNode {
     /// Numbers of jobs and tasks.
     pub(crate) async fn stored(&self) -> (usize, usize) {
         let call = Call::default();
-        let jobs = self.frontend().jobs(&call).await.unwrap().len();
-        let page = self.frontend().tasks(&call, ListQuery::of(mail())).await;
+        let jobs = self.frontend().call(&call, ListJobs).await.unwrap().len();
+        let page = self
+            .frontend()
+            .call(&call, ListTasks(ListQuery::of(mail())))
+            .await;
         (jobs, page.unwrap().tasks.len())
     }
 
@@ -155,23 +159,53 @@ impl TestNode {
             self.send(Method::GET, "jobs/mail/tasks?state=claimed", None)
                 .await
                 .to_string(),
-            format!("{:?}", grpc.task(&call, &mail(), &id, None).await.unwrap()),
-            format!("{:?}", grpc.tasks(&call, list.clone()).await.unwrap()),
+            format!(
+                "{:?}",
+                grpc.call(
+                    &call,
+                    GetTask {
+                        job: mail(),
+                        id,
+                        wait: None
+                    }
+                )
+                .await
+                .unwrap()
+            ),
+            format!(
+                "{:?}",
+                grpc.call(&call, ListTasks(list.clone())).await.unwrap()
+            ),
             format!(
                 "{:?}",
                 self.frontend()
-                    .task(&call, &mail(), &id, None)
+                    .call(
+                        &call,
+                        GetTask {
+                            job: mail(),
+                            id,
+                            wait: None
+                        }
+                    )
                     .await
                     .unwrap()
             ),
-            format!("{:?}", self.frontend().tasks(&call, list).await.unwrap()),
+            format!(
+                "{:?}",
+                self.frontend().call(&call, ListTasks(list)).await.unwrap()
+            ),
         ];
         (token.to_string(), texts)
     }
 
     async fn submit_embedded(&self, due: Due, options: TaskOptions, call: &Call) -> TaskId {
         let task = new_task(due, options);
-        let answer = self.frontend().submit(call, vec![task]).await.remove(0);
+        let answer = self
+            .frontend()
+            .call(call, Submit { tasks: vec![task] })
+            .await
+            .unwrap()
+            .remove(0);
         answer.unwrap().id
     }
 
@@ -198,8 +232,9 @@ impl TestNode {
         let task = new_task(due, claimed.clone());
         let sent = self
             .grpc()
-            .submit(&call, vec![task])
+            .call(&call, Submit { tasks: vec![task] })
             .await
+            .unwrap()
             .remove(0)
             .unwrap();
         let embedded = self.submit_embedded(due, claimed, &call).await;
@@ -208,7 +243,14 @@ impl TestNode {
         for (door, id) in [("REST", posted), ("gRPC", sent.id), ("embedded", embedded)] {
             let task = self
                 .frontend()
-                .task(&call, &mail(), &id, None)
+                .call(
+                    &call,
+                    GetTask {
+                        job: mail(),
+                        id,
+                        wait: None,
+                    },
+                )
                 .await
                 .unwrap();
             let options = task.options.unwrap();
@@ -270,7 +312,12 @@ impl TestNode {
                     .to_owned(),
             );
             let task = new_task(Due::After(Duration::from_secs(600)), options.clone());
-            let answer = self.grpc().submit(&call, vec![task]).await.remove(0);
+            let answer = self
+                .grpc()
+                .call(&call, Submit { tasks: vec![task] })
+                .await
+                .unwrap()
+                .remove(0);
             ids.push(answer.unwrap().id.to_string());
             let due = Due::After(Duration::from_secs(600));
             ids.push(

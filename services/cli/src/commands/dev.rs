@@ -1,6 +1,6 @@
 //! `dueline dev`.
 
-use dueline_api::Call;
+use dueline_api::{Call, operation::PutJob};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -60,9 +60,9 @@ impl Dev {
             .map_err(|error| process::start_error(&error))?;
         for (name, spec) in SAMPLE_JOBS {
             node.frontend()
-                .put_job(
+                .call(
                     &Call::by("dev"),
-                    job(name, spec, &settings.policy())?.into(),
+                    PutJob::from(job(name, spec, &settings.policy())?),
                 )
                 .await?;
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use axum::{Router, middleware};
 use bytes::Bytes;
-use dueline_api::{ApiError, Controller, ErrorKind, Frontend};
+use dueline_api::{ApiError, Call, Callable, Controller, ErrorKind, Frontend, Operation};
 use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
 
@@ -63,11 +63,16 @@ pub(crate) struct App {
 }
 
 impl App {
-    fn frontend(&self) -> Result<&dyn Frontend, ApiError> {
-        self.frontend.as_deref().ok_or_else(|| {
+    /// Carries out an operation of clients.
+    async fn call<O: Operation>(&self, call: &Call, operation: O) -> Result<O::Output, ApiError>
+    where
+        dyn Frontend: Callable<O>,
+    {
+        let frontend = self.frontend.as_deref().ok_or_else(|| {
             let message = "this server takes no tasks; ask a frontend";
             ApiError::new(ErrorKind::NotFound, "no_frontend_here", message)
-        })
+        })?;
+        frontend.call(call, operation).await
     }
 
     fn work(&self) -> Result<&dyn Controller, ApiError> {

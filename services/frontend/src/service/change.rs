@@ -1,41 +1,38 @@
 //! Changes of tasks that users ask for.
 
-use std::sync::Arc;
-
-use dueline_api::{ApiError, check};
-use dueline_domain::{Event, JobName, Modification, RunningCancel, Task, TaskId};
+use dueline_api::{
+    ApiError, Call,
+    operation::{Cancel, Modify, Redrive},
+};
+use dueline_domain::{Event, JobName, Task, TaskId};
 use dueline_ports::{Command, StoreError};
 use dueline_runtime::log_transition;
 
-use super::Inner;
+use super::{Inner, Serve};
+
+impl Serve for Cancel {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Task, ApiError> {
+        let (running, reason) = (self.running, self.reason);
+        let event = Event::Cancel { running, reason };
+        inner.apply(self.job, self.id, event).await
+    }
+}
+
+impl Serve for Modify {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Task, ApiError> {
+        let (change, token) = (self.change, inner.deps.rng.token());
+        let event = Event::Modify { change, token };
+        inner.apply(self.job, self.id, event).await
+    }
+}
+
+impl Serve for Redrive {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Task, ApiError> {
+        inner.apply(self.job, self.id, Event::Redrive).await
+    }
+}
 
 impl Inner {
-    pub(super) async fn cancel(
-        &self,
-        job: JobName,
-        id: TaskId,
-        running: RunningCancel,
-        reason: Option<Arc<str>>,
-    ) -> Result<Task, ApiError> {
-        check::cancel_reason(reason.as_deref())?;
-        self.apply(job, id, Event::Cancel { running, reason }).await
-    }
-
-    pub(super) async fn modify(
-        &self,
-        job: JobName,
-        id: TaskId,
-        change: Modification,
-    ) -> Result<Task, ApiError> {
-        check::modification(&change)?;
-        let token = self.deps.rng.token();
-        self.apply(job, id, Event::Modify { change, token }).await
-    }
-
-    pub(super) async fn redrive(&self, job: JobName, id: TaskId) -> Result<Task, ApiError> {
-        self.apply(job, id, Event::Redrive).await
-    }
-
     /// One event for one task, with its effects.
     async fn apply(&self, job: JobName, id: TaskId, event: Event) -> Result<Task, ApiError> {
         let deps = &self.deps;
@@ -49,7 +46,7 @@ impl Inner {
         let effects = deps.effects();
         let mut results = effects.apply(&*deps.store, now, vec![command]).await;
         let applied = results.pop().unwrap_or_else(|| {
-            let message = Arc::from("it gave no answer");
+            let message = "it gave no answer".into();
             Err(StoreError::Unavailable {
                 message,
                 outcome_unknown: true,
@@ -57,6 +54,6 @@ impl Inner {
         })?;
         let task = *applied.task;
         log_transition(None, &task);
-        Ok(task)
+        Ok(task.without_secrets())
     }
 }

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use dueline_api::{ApiError, Call, JobPut, check};
+use dueline_api::{
+    ApiError, Call,
+    operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
+};
 use dueline_domain::{Job, JobName};
-use dueline_ports::{JobStats, PutJob, StoreError};
+use dueline_ports::{self as ports, JobStats, StoreError};
 
-use super::Inner;
+use super::{Inner, Serve};
 
-impl Inner {
+impl Serve for PutJob {
     /// The queue first: a job that exists has a queue.
-    pub(super) async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
-        let JobPut { job, keeps_pause } = put;
-        check::job(&job)?;
-        let deps = &self.deps;
+    async fn serve(self, inner: &Inner, call: &Call) -> Result<Arc<Job>, ApiError> {
+        let Self { job, keeps_pause } = self;
+        let deps = &inner.deps;
         if let Some(sink) = &job.policy.sink {
             deps.sinks
                 .check(sink)
@@ -26,8 +28,8 @@ impl Inner {
                 .await?
                 .is_some_and(|job| job.paused);
         let now = deps.clock.now();
-        self.deps.queue.ensure(&job.name).await?;
-        let put = PutJob {
+        deps.queue.ensure(&job.name).await?;
+        let put = ports::PutJob {
             job: Job {
                 paused: job.paused || stays_paused,
                 created_by: call.principal.clone().unwrap_or_default(),
@@ -37,32 +39,40 @@ impl Inner {
             },
             if_absent: false,
         };
-        let job = self.deps.store.put_job(put).await?;
-        self.changed(&job);
+        let job = deps.store.put_job(put).await?;
+        inner.changed(&job);
         Ok(job)
     }
+}
 
-    pub(super) async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError> {
-        let job = self.deps.store.job(name).await?;
-        Ok(job.ok_or_else(|| StoreError::no_job(name))?)
+impl Serve for GetJob {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Arc<Job>, ApiError> {
+        inner.job(&self.name).await
     }
+}
 
-    pub(super) async fn pause_job(
-        &self,
-        name: &JobName,
-        paused: bool,
-    ) -> Result<Arc<Job>, ApiError> {
-        let now = self.deps.clock.now();
-        let job = self.deps.store.pause_job(name, paused, now).await?;
-        self.changed(&job);
+impl Serve for ListJobs {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
+        Ok(inner.deps.store.jobs().await?)
+    }
+}
+
+impl Serve for PauseJob {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Arc<Job>, ApiError> {
+        let (store, now) = (&inner.deps.store, inner.deps.clock.now());
+        let job = store.pause_job(&self.name, self.paused, now).await?;
+        inner.changed(&job);
         Ok(job)
     }
+}
 
+impl Serve for DeleteJob {
     /// The queue last: a queue without a job is litter, a job without a queue is a fault.
-    pub(super) async fn delete_job(&self, name: &JobName) -> Result<(), ApiError> {
-        self.deps.store.delete_job(name).await?;
-        self.notify_jobs();
-        if let Err(error) = self.deps.queue.remove(name).await {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<(), ApiError> {
+        let name = &self.name;
+        inner.deps.store.delete_job(name).await?;
+        inner.notify_jobs();
+        if let Err(error) = inner.deps.queue.remove(name).await {
             tracing::warn!(
                 job.name = %name,
                 %error,
@@ -71,10 +81,19 @@ impl Inner {
         }
         Ok(())
     }
+}
 
-    pub(super) async fn job_stats(&self, name: &JobName) -> Result<JobStats, ApiError> {
-        self.job(name).await?;
-        Ok(self.deps.store.stats(name).await?)
+impl Serve for GetJobStats {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<JobStats, ApiError> {
+        inner.job(&self.name).await?;
+        Ok(inner.deps.store.stats(&self.name).await?)
+    }
+}
+
+impl Inner {
+    pub(super) async fn job(&self, name: &JobName) -> Result<Arc<Job>, ApiError> {
+        let job = self.deps.store.job(name).await?;
+        Ok(job.ok_or_else(|| StoreError::no_job(name))?)
     }
 
     fn changed(&self, job: &Job) {

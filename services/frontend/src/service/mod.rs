@@ -1,4 +1,4 @@
-//! The frontend in the process of the store: one file per group of verbs.
+//! The frontend in the process of the store: one file per group of operations.
 
 mod change;
 mod jobs;
@@ -6,12 +6,11 @@ mod read;
 mod run_to_completion;
 mod submit;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_api::{ApiError, Call, Dispatch, Frontend, JobPut, Submitted};
-use dueline_domain::{Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId};
-use dueline_ports::{Clock, JobStats, ListQuery, Page, Rng, Sinks, Store, TaskQueue, WorkerRecord};
+use dueline_api::{ApiError, Call, Callable, Dispatch, Operation};
+use dueline_ports::{Clock, Rng, Sinks, Store, TaskQueue};
 use dueline_runtime::{DueSignal, EndSignal, Performer, TaskGroup};
 use tokio::sync::Notify;
 
@@ -86,113 +85,26 @@ impl FrontendService {
         // A failure in there was logged when it happened, and no caller waits for the answer.
         let _ = self.inner.detached_calls.wait().await;
     }
+}
 
-    /// Runs a verb of `Inner` to completion, even if the caller drops the call.
-    async fn run<T, F>(&self, verb: impl FnOnce(Arc<Inner>) -> F) -> T
-    where
-        T: Send + 'static,
-        F: Future<Output = T> + Send + 'static,
-    {
-        run_to_completion(&self.inner.detached_calls, verb(self.inner.clone())).await
-    }
+/// Carries out one operation, whose input was checked.
+trait Serve: Operation {
+    fn serve(
+        self,
+        inner: &Inner,
+        call: &Call,
+    ) -> impl Future<Output = Result<Self::Output, ApiError>> + Send;
 }
 
 #[async_trait]
-impl Frontend for FrontendService {
-    async fn put_job(&self, call: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
-        let call = call.clone();
-        self.run(|inner| async move { inner.put_job(&call, put).await })
-            .await
-    }
-
-    async fn job(&self, _: &Call, name: &JobName) -> Result<Arc<Job>, ApiError> {
-        self.inner.job(name).await
-    }
-
-    async fn jobs(&self, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
-        Ok(self.inner.deps.store.jobs().await?)
-    }
-
-    async fn pause_job(
-        &self,
-        _: &Call,
-        name: &JobName,
-        paused: bool,
-    ) -> Result<Arc<Job>, ApiError> {
-        let name = name.clone();
-        self.run(|inner| async move { inner.pause_job(&name, paused).await })
-            .await
-    }
-
-    async fn delete_job(&self, _: &Call, name: &JobName) -> Result<(), ApiError> {
-        let name = name.clone();
-        self.run(|inner| async move { inner.delete_job(&name).await })
-            .await
-    }
-
-    async fn job_stats(&self, _: &Call, name: &JobName) -> Result<JobStats, ApiError> {
-        self.inner.job_stats(name).await
-    }
-
-    async fn submit(&self, call: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
-        let call = call.clone();
-        self.run(|inner| async move { inner.submit(&call, tasks).await })
-            .await
-    }
-
-    async fn task(
-        &self,
-        call: &Call,
-        job: &JobName,
-        id: &TaskId,
-        wait: Option<Duration>,
-    ) -> Result<Task, ApiError> {
-        let task = self.inner.task(call, job, id, wait).await?;
-        Ok(task.without_secrets())
-    }
-
-    async fn tasks(&self, _: &Call, query: ListQuery) -> Result<Page, ApiError> {
-        let Page { tasks, next } = self.inner.tasks(query).await?;
-        let tasks = tasks.into_iter().map(Task::without_secrets).collect();
-        Ok(Page { tasks, next })
-    }
-
-    async fn cancel(
-        &self,
-        _: &Call,
-        job: &JobName,
-        id: &TaskId,
-        running: RunningCancel,
-        reason: Option<Arc<str>>,
-    ) -> Result<Task, ApiError> {
-        let (job, id) = (job.clone(), *id);
-        let cancel =
-            |inner: Arc<Inner>| async move { inner.cancel(job, id, running, reason).await };
-        self.run(cancel).await.map(Task::without_secrets)
-    }
-
-    async fn modify(
-        &self,
-        _: &Call,
-        job: &JobName,
-        id: &TaskId,
-        change: Modification,
-    ) -> Result<Task, ApiError> {
-        let (job, id) = (job.clone(), *id);
-        let modify = |inner: Arc<Inner>| async move { inner.modify(job, id, change).await };
-        self.run(modify).await.map(Task::without_secrets)
-    }
-
-    async fn redrive(&self, _: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
-        let (job, id) = (job.clone(), *id);
-        let redrive = |inner: Arc<Inner>| async move { inner.redrive(job, id).await };
-        self.run(redrive).await.map(Task::without_secrets)
-    }
-
-    async fn workers(&self, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
-        let mut workers = self.inner.deps.store.workers().await?;
-        // Other processes of a fleet have records of their own.
-        workers.retain(|worker| &*worker.kind == "executor");
-        Ok(workers)
+impl<O: Serve> Callable<O> for FrontendService {
+    async fn call(&self, call: &Call, mut operation: O) -> Result<O::Output, ApiError> {
+        operation.check()?;
+        if !O::WRITES {
+            return operation.serve(&self.inner, call).await;
+        }
+        let (inner, call) = (self.inner.clone(), call.clone());
+        let work = async move { operation.serve(&inner, &call).await };
+        run_to_completion(&self.inner.detached_calls, work).await
     }
 }

@@ -1,13 +1,16 @@
-//! Questions about tasks.
+//! Reads of tasks and workers.
 
 use std::time::Duration;
 
-use dueline_api::{ApiError, Call, check};
+use dueline_api::{
+    ApiError, Call,
+    operation::{GetTask, ListTasks, ListWorkers},
+};
 use dueline_domain::{JobName, Task, TaskId};
-use dueline_ports::{ListQuery, Page, StoreError};
+use dueline_ports::{Page, StoreError, WorkerRecord};
 use tokio::time::Instant;
 
-use super::Inner;
+use super::{Inner, Serve};
 
 /// When a wait reads the store again without a signal: the end may be reported to another process. At first
 /// soon, then less and less often.
@@ -16,30 +19,24 @@ const READ_AGAIN: (Duration, Duration) = (Duration::from_millis(125), Duration::
 /// How long before the deadline of a call its wait ends.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
 
-impl Inner {
+impl Serve for GetTask {
     /// Cancel safe.
-    pub(super) async fn task(
-        &self,
-        call: &Call,
-        job: &JobName,
-        id: &TaskId,
-        wait: Option<Duration>,
-    ) -> Result<Task, ApiError> {
+    async fn serve(self, inner: &Inner, call: &Call) -> Result<Task, ApiError> {
+        let Self { job, id, wait } = self;
         let Some(wait) = wait else {
-            return self.look(job, id).await;
+            return inner.task(&job, &id).await;
         };
-        check::wait("wait", Some(wait))?;
         let mut until = Instant::now() + wait;
         if let Some(deadline) = call.deadline {
             // The task as it is now is worth more than an error when the deadline has passed.
             let end = deadline.checked_sub(DEADLINE_MARGIN.min(wait));
             until = until.min(end.unwrap_or(deadline));
         }
-        // Subscribed before the first look: an end in between is not missed.
-        let end = self.deps.ended.subscribe(*id);
+        // Subscribed before the first read, so that an end in between is not missed.
+        let end = inner.deps.ended.subscribe(id);
         let mut read_again = READ_AGAIN.0;
         loop {
-            let task = self.look(job, id).await?;
+            let task = inner.task(&job, &id).await?;
             let now = Instant::now();
             if task.kind().is_final() || now >= until {
                 return Ok(task);
@@ -52,18 +49,33 @@ impl Inner {
             read_again = (read_again * 2).min(READ_AGAIN.1);
         }
     }
+}
 
-    async fn look(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
+impl Serve for ListTasks {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Page, ApiError> {
+        let Self(query) = self;
+        inner.job(&query.job).await?;
+        let Page { tasks, next } = inner.deps.store.list(query).await?;
+        let tasks = tasks.into_iter().map(Task::without_secrets).collect();
+        Ok(Page { tasks, next })
+    }
+}
+
+impl Serve for ListWorkers {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
+        let mut workers = inner.deps.store.workers().await?;
+        // Other processes of a fleet have records of their own.
+        workers.retain(|worker| &*worker.kind == "executor");
+        Ok(workers)
+    }
+}
+
+impl Inner {
+    async fn task(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
         if let Some(task) = self.deps.store.get(job, id).await? {
-            return Ok(task);
+            return Ok(task.without_secrets());
         }
         self.job(job).await?;
         Err(StoreError::no_task(id).into())
-    }
-
-    pub(super) async fn tasks(&self, query: ListQuery) -> Result<Page, ApiError> {
-        check::list_query(&query)?;
-        self.job(&query.job).await?;
-        Ok(self.deps.store.list(query).await?)
     }
 }

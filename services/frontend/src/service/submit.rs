@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use dueline_api::{ApiError, Assignment, Call, ErrorKind, Reservation, Submitted, check};
-use dueline_domain::{Due, NewTask, StateKind, Task, TaskId, limits};
+use dueline_api::{
+    ApiError, Assignment, Call, ErrorKind, Reservation, check,
+    operation::{Submit, Submitted},
+};
+use dueline_domain::{Due, NewTask, StateKind, Task, TaskId};
 use dueline_ports::{Create, Created, StoreError};
 use dueline_runtime::log_transition;
 use dueline_trace::{Began, Step, TaskSpan};
 
-use super::Inner;
+use super::{Inner, Serve};
 
 /// The error of a submit. One that met another task by its key says so.
 fn refusal(error: StoreError, id: &TaskId, key: Option<&str>) -> ApiError {
@@ -44,6 +47,38 @@ fn name_caller(task: &mut NewTask, call: &Call) {
     options.trace = trace.clone();
 }
 
+impl Serve for Submit {
+    /// Checks and stores tasks. A task that is refused does not affect the others.
+    async fn serve(
+        self,
+        inner: &Inner,
+        call: &Call,
+    ) -> Result<Vec<Result<Submitted, ApiError>>, ApiError> {
+        let mut tasks = self.tasks;
+        let mut invalid: Vec<(usize, ApiError)> = Vec::new();
+        for (index, task) in tasks.iter_mut().enumerate() {
+            name_caller(task, call);
+            if let Err(error) = check::new_task(task) {
+                invalid.push((index, error));
+            }
+        }
+        if invalid.is_empty() {
+            return Ok(inner.store_and_send(tasks).await);
+        }
+        inner.refused.increment(invalid.len() as u64);
+        remove_all(&mut tasks, &invalid);
+        let mut answers = match tasks.is_empty() {
+            true => Vec::new(),
+            false => inner.store_and_send(tasks).await,
+        };
+        // In the order of the tasks, so each answer finds its place.
+        for (index, error) in invalid {
+            answers.insert(index.min(answers.len()), Err(error));
+        }
+        Ok(answers)
+    }
+}
+
 impl Inner {
     /// Hands a task that was born claimed to its worker. A task of an earlier submit, or one that its job held back,
     /// is not: dropping the reservation lets the worker go on waiting.
@@ -70,43 +105,6 @@ impl Inner {
             }
             reserved.deliver(assignment);
         }
-    }
-
-    /// Checks and stores tasks. A task that is refused does not affect the others.
-    pub(super) async fn submit(
-        &self,
-        call: &Call,
-        mut tasks: Vec<NewTask>,
-    ) -> Vec<Result<Submitted, ApiError>> {
-        let max = limits().batch_len_max;
-        if tasks.len() > max {
-            let refuse = || {
-                let message = format!("a batch holds at most {max} tasks");
-                ApiError::new(ErrorKind::TooLarge, "batch_too_large", message)
-            };
-            return tasks.iter().map(|_| Err(refuse())).collect();
-        }
-        let mut invalid: Vec<(usize, ApiError)> = Vec::new();
-        for (index, task) in tasks.iter_mut().enumerate() {
-            name_caller(task, call);
-            if let Err(error) = check::new_task(task) {
-                invalid.push((index, error));
-            }
-        }
-        if invalid.is_empty() {
-            return self.store_and_send(tasks).await;
-        }
-        self.refused.increment(invalid.len() as u64);
-        remove_all(&mut tasks, &invalid);
-        let mut answers = match tasks.is_empty() {
-            true => Vec::new(),
-            false => self.store_and_send(tasks).await,
-        };
-        // In the order of the tasks, so each answer finds its place.
-        for (index, error) in invalid {
-            answers.insert(index.min(answers.len()), Err(error));
-        }
-        answers
     }
 
     /// Stores checked tasks, and sends those that are due.

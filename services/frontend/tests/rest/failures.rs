@@ -7,10 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use axum::Router;
-use dueline_api::{ApiError, Call, Frontend, JobPut, Submitted};
-use dueline_domain::{Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId};
+use dueline_api::{ApiError, Call, Callable, Operation, operation::Submit};
+use dueline_domain::{JobName, NewTask, TaskId};
 use dueline_frontend::RestLimits;
-use dueline_ports::{JobStats, ListQuery, Page, StoreError, WorkerRecord};
+use dueline_ports::StoreError;
 use tokio::time::Instant;
 
 use crate::kit::{Kit, call, routes};
@@ -40,67 +40,8 @@ impl Broken {
 }
 
 #[async_trait]
-impl Frontend for Broken {
-    async fn put_job(&self, _: &Call, _: JobPut) -> Result<Arc<Job>, ApiError> {
-        self.trouble().await
-    }
-    async fn job(&self, _: &Call, _: &JobName) -> Result<Arc<Job>, ApiError> {
-        self.trouble().await
-    }
-    async fn jobs(&self, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
-        self.trouble().await
-    }
-    async fn pause_job(&self, _: &Call, _: &JobName, _: bool) -> Result<Arc<Job>, ApiError> {
-        self.trouble().await
-    }
-    async fn delete_job(&self, _: &Call, _: &JobName) -> Result<(), ApiError> {
-        self.trouble().await
-    }
-    async fn job_stats(&self, _: &Call, _: &JobName) -> Result<JobStats, ApiError> {
-        self.trouble().await
-    }
-    async fn submit(&self, _: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
-        let mut answers = Vec::new();
-        for _ in tasks {
-            answers.push(self.trouble().await);
-        }
-        answers
-    }
-    async fn task(
-        &self,
-        _: &Call,
-        _: &JobName,
-        _: &TaskId,
-        _: Option<Duration>,
-    ) -> Result<Task, ApiError> {
-        self.trouble().await
-    }
-    async fn tasks(&self, _: &Call, _: ListQuery) -> Result<Page, ApiError> {
-        self.trouble().await
-    }
-    async fn cancel(
-        &self,
-        _: &Call,
-        _: &JobName,
-        _: &TaskId,
-        _: RunningCancel,
-        _: Option<Arc<str>>,
-    ) -> Result<Task, ApiError> {
-        self.trouble().await
-    }
-    async fn modify(
-        &self,
-        _: &Call,
-        _: &JobName,
-        _: &TaskId,
-        _: Modification,
-    ) -> Result<Task, ApiError> {
-        self.trouble().await
-    }
-    async fn redrive(&self, _: &Call, _: &JobName, _: &TaskId) -> Result<Task, ApiError> {
-        self.trouble().await
-    }
-    async fn workers(&self, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
+impl<O: Operation> Callable<O> for Broken {
+    async fn call(&self, _: &Call, _: O) -> Result<O::Output, ApiError> {
         self.trouble().await
     }
 }
@@ -533,7 +474,7 @@ async fn a_submit_whose_client_gave_up_is_sent_all_the_same() {
     let call = Call::default();
     tokio::select! {
         biased;
-        _ = kit.frontend.submit(&call, vec![submit]) => panic!("there was no pause"),
+        _ = kit.frontend.call(&call, Submit { tasks: vec![submit] }) => panic!("there was no pause"),
         () = std::future::ready(()) => {}
     }
     assert_eq!(

@@ -17,5 +17,5 @@ pub use job::{handler, job};
 pub(crate) use json::{is_presentable, presentable};
 pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query};
 pub(crate) use report::{extension, trash_reason};
-pub(crate) use task::payload_len;
 pub use task::{WAIT_MAX, cancel_reason, modification, new_task, wait};
+pub(crate) use task::{batch_len, payload_len};

@@ -44,6 +44,20 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Checks the number of tasks in one call.
+pub(crate) fn batch_len(len: usize) -> Result<(), ApiError> {
+    let max = limits().batch_len_max;
+    if len <= max {
+        return Ok(());
+    }
+    let message = format!("a batch has at most {max} tasks");
+    Err(ApiError::new(
+        ErrorKind::TooLarge,
+        "batch_too_large",
+        message,
+    ))
+}
+
 /// Checks a change of a task.
 pub fn modification(change: &Modification) -> Result<(), ApiError> {
     if *change == Modification::default() {

@@ -1,11 +1,14 @@
 //! The protocol `dueline.v1` over gRPC: one server and one client adapter for each trait between services.
 //!
+//! The operations of clients travel alike, through [`rpc`].
+//!
 //! A server adapter makes a trait object reachable ([`routes`]); a client adapter ([`Remote`]) is a trait object that
 //! reaches it. Both behave alike; only the time of a call differs.
 
 mod client;
-mod convert;
+pub(crate) mod convert;
 mod message;
+mod rpc;
 mod server;
 
 pub use client::{
@@ -17,6 +20,10 @@ pub use server::{
     ControllerServer, FrontendServer, QueueServer, Services, StatusControllerServer,
     error_response, is_grpc, routes,
 };
+
+pub(crate) use client::{answers, missing, send_in_chunks, value, values};
+pub(crate) use rpc::{RequestDefaults, Rpc, Unary};
+pub(crate) use server::each;
 
 pub mod proto {
     //! Messages, clients and servers as generated from `proto/dueline/v1`.

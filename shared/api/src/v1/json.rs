@@ -4,7 +4,7 @@ use dueline_domain::limits;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, value::RawValue};
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, check};
 
 /// Parses a body that must be one JSON object.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
@@ -42,14 +42,7 @@ pub fn parse_items(text: &[u8], ndjson: bool) -> Result<Vec<&[u8]>, ApiError> {
         let message = "the batch holds no task";
         return Err(ApiError::new(ErrorKind::Invalid, "no_task", message));
     }
-    if items.len() > max {
-        let message = format!("a batch holds at most {max} tasks");
-        return Err(ApiError::new(
-            ErrorKind::TooLarge,
-            "batch_too_large",
-            message,
-        ));
-    }
+    check::batch_len(items.len())?;
     Ok(items)
 }
 

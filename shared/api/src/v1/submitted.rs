@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Problem, Time, as_text};
-use crate::{ApiError, Submitted};
+use crate::{ApiError, operation::Submitted};
 
 /// A stored task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use dueline_api::{
-    Call, ErrorKind, Frontend as _,
+    Call, Callable as _, ErrorKind,
     grpc::{Services, error_in_status, proto},
+    operation::Submit,
 };
 use dueline_domain::limits;
 
@@ -98,8 +99,14 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let answers = server
         .remote()
         .frontend()
-        .submit(&Call::default(), vec![plain_submit(); len])
-        .await;
+        .call(
+            &Call::default(),
+            Submit {
+                tasks: vec![plain_submit(); len],
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!(answers.len(), len);
     let all_refused = answers.iter().all(|answer| {
         let error = answer.as_ref().unwrap_err();

@@ -10,15 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    ApiError, Assignment, Call, Controller, Frontend, JobPut, PollRequest, Registered,
-    Registration, Report, ReportAck, ServedJob, StatusController, Submitted,
+    ApiError, Assignment, Call, Callable, Controller, Operation, PollRequest, Registered,
+    Registration, Report, ReportAck, ServedJob, StatusController,
 };
-use dueline_domain::{
-    Job, JobName, Modification, NewTask, RunningCancel, Task, TaskId, TaskRef, WorkerId,
-};
-use dueline_ports::{
-    Delivery, Depth, JobStats, ListQuery, Page, QueueError, Receipt, TaskQueue, WorkerRecord,
-};
+use dueline_domain::{JobName, TaskRef, WorkerId};
+use dueline_ports::{Delivery, Depth, QueueError, Receipt, TaskQueue};
 
 /// What was asked and what will be answered.
 #[derive(Default)]
@@ -55,69 +51,9 @@ pub(crate) fn said(verb: &str, arguments: impl Debug) -> String {
 pub(crate) struct Scripted(pub(crate) Arc<Script>);
 
 #[async_trait]
-impl Frontend for Scripted {
-    async fn put_job(&self, _: &Call, put: JobPut) -> Result<Arc<Job>, ApiError> {
-        self.0.call("put_job", (put,))
-    }
-    async fn job(&self, _: &Call, name: &JobName) -> Result<Arc<Job>, ApiError> {
-        self.0.call("job", (name,))
-    }
-    async fn jobs(&self, _: &Call) -> Result<Vec<Arc<Job>>, ApiError> {
-        self.0.call("jobs", ())
-    }
-    async fn pause_job(
-        &self,
-        _: &Call,
-        name: &JobName,
-        paused: bool,
-    ) -> Result<Arc<Job>, ApiError> {
-        self.0.call("pause_job", (name, paused))
-    }
-    async fn delete_job(&self, _: &Call, name: &JobName) -> Result<(), ApiError> {
-        self.0.call("delete_job", (name,))
-    }
-    async fn job_stats(&self, _: &Call, name: &JobName) -> Result<JobStats, ApiError> {
-        self.0.call("job_stats", (name,))
-    }
-    async fn submit(&self, _: &Call, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
-        self.0.call("submit", (tasks,))
-    }
-    async fn task(
-        &self,
-        _: &Call,
-        job: &JobName,
-        id: &TaskId,
-        wait: Option<Duration>,
-    ) -> Result<Task, ApiError> {
-        self.0.call("task", (job, id, wait))
-    }
-    async fn tasks(&self, _: &Call, query: ListQuery) -> Result<Page, ApiError> {
-        self.0.call("tasks", (query,))
-    }
-    async fn cancel(
-        &self,
-        _: &Call,
-        job: &JobName,
-        id: &TaskId,
-        running: RunningCancel,
-        reason: Option<Arc<str>>,
-    ) -> Result<Task, ApiError> {
-        self.0.call("cancel", (job, id, running, reason))
-    }
-    async fn modify(
-        &self,
-        _: &Call,
-        job: &JobName,
-        id: &TaskId,
-        change: Modification,
-    ) -> Result<Task, ApiError> {
-        self.0.call("modify", (job, id, change))
-    }
-    async fn redrive(&self, _: &Call, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
-        self.0.call("redrive", (job, id))
-    }
-    async fn workers(&self, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
-        self.0.call("workers", ())
+impl<O: Operation> Callable<O> for Scripted {
+    async fn call(&self, _: &Call, operation: O) -> Result<O::Output, ApiError> {
+        self.0.call(O::NAME, operation)
     }
 }
 

@@ -7,8 +7,12 @@ use std::{
 
 use bytes::Bytes;
 use dueline_api::{
-    ApiError, Call, Frontend as _, JobPut, Submitted,
+    ApiError, Call, Callable as _,
     grpc::{FrontendClient, Remote, Services, proto},
+    operation::{
+        Cancel, DeleteJob, GetJob, GetJobStats, GetTask, ListJobs, ListTasks, ListWorkers, Modify,
+        PauseJob, PutJob, Redrive, Submit, Submitted,
+    },
 };
 use dueline_domain::{
     Job, Modification, Policy, Priority, RunningCancel, StateKind, Task, Timestamp, Weight,
@@ -44,23 +48,51 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
 
         script.answers(good.clone());
         assert_eq!(
-            client.put_job(&Call::default(), job.clone().into()).await,
+            client
+                .call(&Call::default(), PutJob::from(job.clone()))
+                .await,
             good
         );
         script.answers(good.clone());
-        assert_eq!(client.job(&Call::default(), &job.name).await, good);
+        assert_eq!(
+            client
+                .call(
+                    &Call::default(),
+                    GetJob {
+                        name: job.name.clone()
+                    }
+                )
+                .await,
+            good
+        );
         script.answers(good.clone());
         assert_eq!(
             client
-                .pause_job(&Call::default(), &job.name, job.paused)
+                .call(
+                    &Call::default(),
+                    PauseJob {
+                        name: job.name.clone(),
+                        paused: job.paused
+                    }
+                )
                 .await,
             good
         );
         script.answers(Ok::<(), ApiError>(()));
-        assert_eq!(client.delete_job(&Call::default(), &job.name).await, Ok(()));
+        assert_eq!(
+            client
+                .call(
+                    &Call::default(),
+                    DeleteJob {
+                        name: job.name.clone()
+                    }
+                )
+                .await,
+            Ok(())
+        );
 
         let calls = [
-            said("put_job", (JobPut::from(job.clone()),)),
+            said("put_job", (PutJob::from(job.clone()),)),
             said("job", (&job.name,)),
             said("pause_job", (&job.name, job.paused)),
             said("delete_job", (&job.name,)),
@@ -69,9 +101,12 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
     }
     let all: Result<_, ApiError> = Ok(vec![Arc::new(plain_job()), Arc::new(rich_job())]);
     script.answers(all.clone());
-    assert_eq!(client.jobs(&Call::default()).await, all);
+    assert_eq!(client.call(&Call::default(), ListJobs).await, all);
     script.answers(Ok::<_, ApiError>(Vec::<Arc<Job>>::new()));
-    assert_eq!(client.jobs(&Call::default()).await, Ok(Vec::new()));
+    assert_eq!(
+        client.call(&Call::default(), ListJobs).await,
+        Ok(Vec::new())
+    );
 }
 
 #[tokio::test]
@@ -133,7 +168,9 @@ async fn numbers_about_a_job_arrive() {
     for stats in [JobStats::default(), full] {
         script.answers(Ok::<_, ApiError>(stats.clone()));
         assert_eq!(
-            client.job_stats(&Call::default(), &name("a")).await,
+            client
+                .call(&Call::default(), GetJobStats { name: name("a") })
+                .await,
             Ok(stats)
         );
     }
@@ -154,11 +191,25 @@ async fn f_005_submits_arrive_byte_for_byte_and_each_has_its_answer() {
     let answers = vec![Ok(submitted(true)), Err(error), Ok(submitted(false))];
     script.answers(answers.clone());
     assert_eq!(
-        client.submit(&Call::default(), tasks.clone()).await,
+        client
+            .call(
+                &Call::default(),
+                Submit {
+                    tasks: tasks.clone()
+                }
+            )
+            .await
+            .unwrap(),
         answers
     );
     assert_eq!(script.calls(), [said("submit", (tasks,))]);
-    assert_eq!(client.submit(&Call::default(), Vec::new()).await, []);
+    assert_eq!(
+        client
+            .call(&Call::default(), Submit { tasks: Vec::new() })
+            .await
+            .unwrap(),
+        []
+    );
 }
 
 #[tokio::test]
@@ -170,7 +221,14 @@ async fn f_021_one_read_returns_everything_known_about_a_task() {
     for (task, wait) in all.iter().zip(waits.iter().cycle()) {
         script.answers(Ok::<_, ApiError>(task.clone()));
         let read = client
-            .task(&Call::default(), &task.job, &task.id, *wait)
+            .call(
+                &Call::default(),
+                GetTask {
+                    job: task.job.clone(),
+                    id: task.id,
+                    wait: *wait,
+                },
+            )
             .await;
         assert_eq!(read.as_ref(), Ok(task));
         let call = said("task", (&task.job, &task.id, wait));
@@ -201,7 +259,9 @@ async fn lists_arrive_with_their_filters_and_cursors() {
     for (query, page) in cases {
         script.answers(Ok::<_, ApiError>(page.clone()));
         assert_eq!(
-            client.tasks(&Call::default(), query.clone()).await,
+            client
+                .call(&Call::default(), ListTasks(query.clone()))
+                .await,
             Ok(page)
         );
         assert_eq!(script.calls(), [said("tasks", (query,))]);
@@ -224,7 +284,15 @@ async fn changes_of_tasks_arrive() {
     for (reason, running) in reasons.into_iter().zip(modes.into_iter().cycle()) {
         script.answers(good.clone());
         let answer = client
-            .cancel(&Call::default(), &job, &id, running, reason.clone())
+            .call(
+                &Call::default(),
+                Cancel {
+                    job: job.clone(),
+                    id,
+                    running,
+                    reason: reason.clone(),
+                },
+            )
             .await;
         assert_eq!(answer, good);
         assert_eq!(
@@ -246,14 +314,32 @@ async fn changes_of_tasks_arrive() {
         script.answers(good.clone());
         assert_eq!(
             client
-                .modify(&Call::default(), &job, &id, change.clone())
+                .call(
+                    &Call::default(),
+                    Modify {
+                        job: job.clone(),
+                        id,
+                        change: change.clone()
+                    }
+                )
                 .await,
             good
         );
         assert_eq!(script.calls(), [said("modify", (&job, &id, change))]);
     }
     script.answers(good.clone());
-    assert_eq!(client.redrive(&Call::default(), &job, &id).await, good);
+    assert_eq!(
+        client
+            .call(
+                &Call::default(),
+                Redrive {
+                    job: job.clone(),
+                    id
+                }
+            )
+            .await,
+        good
+    );
     assert_eq!(script.calls(), [said("redrive", (&job, &id))]);
 }
 
@@ -281,7 +367,7 @@ async fn workers_arrive() {
     };
     let workers: Result<_, ApiError> = Ok(vec![bare, full]);
     script.answers(workers.clone());
-    assert_eq!(client.workers(&Call::default()).await, workers);
+    assert_eq!(client.call(&Call::default(), ListWorkers).await, workers);
 }
 
 #[tokio::test]
@@ -290,16 +376,34 @@ async fn every_error_arrives_with_all_its_fields() {
     for error in errors() {
         script.answers(Err::<Arc<Job>, _>(error.clone()));
         assert_eq!(
-            client.job(&Call::default(), &name("a")).await,
+            client
+                .call(&Call::default(), GetJob { name: name("a") })
+                .await,
             Err(error.clone())
         );
         script.answers(Err::<Task, _>(error.clone()));
-        let answer = client.redrive(&Call::default(), &name("a"), &id(1)).await;
+        let answer = client
+            .call(
+                &Call::default(),
+                Redrive {
+                    job: name("a"),
+                    id: id(1),
+                },
+            )
+            .await;
         assert_eq!(answer, Err(error.clone()));
         let answers: Vec<Result<Submitted, _>> = vec![Err(error)];
         script.answers(answers.clone());
         assert_eq!(
-            client.submit(&Call::default(), vec![plain_submit()]).await,
+            client
+                .call(
+                    &Call::default(),
+                    Submit {
+                        tasks: vec![plain_submit()]
+                    }
+                )
+                .await
+                .unwrap(),
             answers
         );
     }
@@ -331,8 +435,8 @@ async fn f_012_the_context_of_a_call_travels_as_metadata() {
         trace: Some("00-abc-def-01".into()),
         request_id: Some("r-7".into()),
     };
-    client.jobs(&call).await.unwrap_err();
-    client.jobs(&Call::default()).await.unwrap_err();
+    client.call(&call, ListJobs).await.unwrap_err();
+    client.call(&Call::default(), ListJobs).await.unwrap_err();
     let headers = server.lock().unwrap();
     let value = |index: usize, name: &str| {
         let value = headers[index].get(name)?;

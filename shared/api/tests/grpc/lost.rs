@@ -8,9 +8,10 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    ApiError, Assignment, Call, Controller as _, ErrorKind, Frontend as _, Registered,
+    ApiError, Assignment, Call, Callable as _, Controller as _, ErrorKind, Registered,
     Registration, Report, ReportAck, ServedJob, StatusController,
     grpc::{Remote, RemoteOptions, Services, routes},
+    operation::{GetJob, PutJob, Submit},
 };
 use dueline_domain::{TaskRef, WorkerId};
 use dueline_runtime::{SystemClock, SystemRng};
@@ -30,11 +31,18 @@ async fn a_server_that_was_never_there_is_unavailable_for_reads_and_writes() {
     let uri = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let client = Remote::new(&uri).unwrap().frontend();
-    let read = soon(client.job(&Call::default(), &name("a")))
+    let read = soon(client.call(&Call::default(), GetJob { name: name("a") }))
         .await
         .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);
-    let written = soon(client.submit(&Call::default(), vec![plain_submit(); 2])).await;
+    let written = soon(client.call(
+        &Call::default(),
+        Submit {
+            tasks: vec![plain_submit(); 2],
+        },
+    ))
+    .await
+    .unwrap();
     assert_eq!(written.len(), 2);
     for answer in written {
         let error = answer.unwrap_err();
@@ -64,12 +72,12 @@ async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back(
     assert_eq!(polled.unwrap_err().kind(), ErrorKind::Unavailable);
 
     let client = remote.frontend();
-    let read = soon(client.job(&Call::default(), &name("a")))
+    let read = soon(client.call(&Call::default(), GetJob { name: name("a") }))
         .await
         .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);
     assert!(read.is_retryable());
-    let written = soon(client.put_job(&Call::default(), plain_job().into()))
+    let written = soon(client.call(&Call::default(), PutJob::from(plain_job())))
         .await
         .unwrap_err();
     assert_eq!(written.kind(), ErrorKind::Unavailable, "{written}");
@@ -77,7 +85,7 @@ async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back(
     let _server = TestServer::start_at(services(), address).await;
     frontend.0.answers(Ok::<_, ApiError>(Arc::new(plain_job())));
     assert!(
-        soon(client.put_job(&Call::default(), plain_job().into()))
+        soon(client.call(&Call::default(), PutJob::from(plain_job())))
             .await
             .is_ok()
     );
@@ -100,7 +108,7 @@ async fn an_answer_that_does_not_come_leaves_the_outcome_unknown() {
     let error = soon(
         remote
             .frontend()
-            .put_job(&Call::default(), plain_job().into()),
+            .call(&Call::default(), PutJob::from(plain_job())),
     )
     .await
     .unwrap_err();
@@ -217,7 +225,7 @@ async fn one_port_serves_another_router_and_says_what_it_does_not_offer() {
         let remote = Remote::new(&uri).unwrap();
         let stored = remote
             .frontend()
-            .put_job(&Call::default(), plain_job().into())
+            .call(&Call::default(), PutJob::from(plain_job()))
             .await;
         assert_eq!(stored.unwrap().name, name("a"));
         let error = remote.status().jobs().await.unwrap_err();

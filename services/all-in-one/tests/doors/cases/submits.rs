@@ -1,6 +1,7 @@
 //! Submits that are refused.
 
 use super::*;
+use dueline_api::operation::Submit;
 
 fn submit(
     name: &'static str,
@@ -22,8 +23,9 @@ fn submit(
     let embedded = move |frontend: Arc<dyn Frontend>| -> Answer {
         Box::pin(async move {
             frontend
-                .submit(&call(), vec![again])
+                .call(&call(), Submit { tasks: vec![again] })
                 .await
+                .unwrap()
                 .remove(0)
                 .map(drop)
         })

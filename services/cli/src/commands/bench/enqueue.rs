@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Call, Frontend};
+use dueline_api::{Call, Frontend, operation::Submit};
 use dueline_domain::{Handler, JobName, Policy};
 use dueline_runtime::TaskGroup;
 use tokio::{sync::mpsc, time::Instant};
@@ -59,9 +59,13 @@ pub(super) async fn submit(
             while failure.is_none() && next.fetch_add(1, Ordering::Relaxed) < tasks {
                 let task = new_task(&job, payload.clone());
                 let started = Instant::now();
-                let answer = frontend.submit(&Call::default(), vec![task]).await;
+                let submit = Submit { tasks: vec![task] };
+                let answer = frontend.call(&Call::default(), submit).await;
                 latencies.record(started.elapsed());
-                failure = answer.into_iter().find_map(Result::err);
+                failure = match answer {
+                    Ok(answers) => answers.into_iter().find_map(Result::err),
+                    Err(error) => Some(error),
+                };
             }
             let _ = sender.send((latencies, failure));
         });
@@ -99,7 +103,10 @@ pub(super) async fn bulk(bench: &Bench, target: &BenchTarget) -> Result<BenchRep
             .map(|number| target.task(&job, number))
             .collect();
         let submitted = Instant::now();
-        for answer in frontend.submit(&Call::default(), new).await {
+        for answer in frontend
+            .call(&Call::default(), Submit { tasks: new })
+            .await?
+        {
             answer?;
         }
         latencies.record(submitted.elapsed());

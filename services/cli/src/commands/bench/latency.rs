@@ -1,6 +1,6 @@
 //! Latency scenarios: how long a task waits for its start.
 
-use dueline_api::Call;
+use dueline_api::{Call, operation::Submit};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -62,8 +62,13 @@ pub(super) async fn latency(bench: &Bench, target: &BenchTarget) -> Result<Bench
         let now_us = u64::try_from(origin.elapsed().as_micros()).unwrap_or(0);
         for answer in node
             .frontend()
-            .submit(&Call::default(), vec![target.task(&job, now_us)])
-            .await
+            .call(
+                &Call::default(),
+                Submit {
+                    tasks: vec![target.task(&job, now_us)],
+                },
+            )
+            .await?
         {
             answer?;
         }
@@ -111,7 +116,11 @@ pub(super) async fn schedule(bench: &Bench, target: &BenchTarget) -> Result<Benc
             due: Due::At(due),
             ..target.task(&job, number)
         };
-        for answer in node.frontend().submit(&Call::default(), vec![task]).await {
+        for answer in node
+            .frontend()
+            .call(&Call::default(), Submit { tasks: vec![task] })
+            .await?
+        {
             answer?;
         }
     }

@@ -6,7 +6,10 @@ use std::{
 };
 
 use dueline_all_in_one::Node;
-use dueline_api::Call;
+use dueline_api::{
+    Call,
+    operation::{PauseJob, Submit},
+};
 use dueline_domain::{Handler, JobName, NewTask, Policy, Priority, PriorityError};
 use dueline_executor::{Registry, RunningTask, Success, handler_fn};
 use dueline_ports::Clock as _;
@@ -59,7 +62,13 @@ pub(super) async fn priority(
     if is_scheduled {
         // Tasks of a paused job wait for the consumer, which finds all of them due when the job is resumed.
         node.frontend()
-            .pause_job(&Call::default(), &job, true)
+            .call(
+                &Call::default(),
+                PauseJob {
+                    name: job.clone(),
+                    paused: true,
+                },
+            )
             .await?;
     }
     let level = level("low")?;
@@ -69,8 +78,13 @@ pub(super) async fn priority(
         let count = left.min(2_000);
         for answer in node
             .frontend()
-            .submit(&Call::default(), (0..count).map(|_| low()).collect())
-            .await
+            .call(
+                &Call::default(),
+                Submit {
+                    tasks: (0..count).map(|_| low()).collect(),
+                },
+            )
+            .await?
         {
             answer?;
         }
@@ -78,7 +92,13 @@ pub(super) async fn priority(
     }
     if is_scheduled {
         node.frontend()
-            .pause_job(&Call::default(), &job, false)
+            .call(
+                &Call::default(),
+                PauseJob {
+                    name: job.clone(),
+                    paused: false,
+                },
+            )
             .await?;
     }
     let started = Instant::now();
@@ -144,7 +164,11 @@ async fn submit_urgent(
             due: run_at.into(),
             ..task(target, job, level, due_ms)
         };
-        for answer in node.frontend().submit(&Call::default(), vec![task]).await {
+        for answer in node
+            .frontend()
+            .call(&Call::default(), Submit { tasks: vec![task] })
+            .await?
+        {
             answer?;
         }
     }

@@ -1,6 +1,9 @@
 //! The recovery scenario: how soon the tasks of a killed worker start again, with default settings.
 
-use dueline_api::Call;
+use dueline_api::{
+    Call,
+    operation::{GetTask, ListTasks},
+};
 use std::{
     collections::BTreeMap,
     process::{Child, Command, Stdio},
@@ -97,7 +100,14 @@ pub(super) async fn recovery(bench: &Bench, target: &BenchTarget) -> Result<Benc
         for id in in_flight.keys().copied().collect::<Vec<_>>() {
             let task = node
                 .frontend()
-                .task(&Call::default(), &job, &id, None)
+                .call(
+                    &Call::default(),
+                    GetTask {
+                        job: job.clone(),
+                        id,
+                        wait: None,
+                    },
+                )
                 .await?;
             if let Some(at) = restarted_at(&task, killed_at) {
                 latencies.record(at.since(killed_at));
@@ -134,7 +144,10 @@ async fn owned_by(node: &Node, job: &JobName, worker: &str) -> Result<Vec<Task>,
         limit: 1_000,
         ..ListQuery::of(job.clone())
     };
-    let page = node.frontend().tasks(&Call::default(), query).await?;
+    let page = node
+        .frontend()
+        .call(&Call::default(), ListTasks(query))
+        .await?;
     let is_owner = |task: &Task| {
         let owner = task.lease().map(|lease| lease.worker.as_str());
         owner.is_some_and(|owner| owner.starts_with(worker))

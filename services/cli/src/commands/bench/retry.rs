@@ -1,6 +1,6 @@
 //! The retry scenario: failures per second in a small table and in a large one.
 
-use dueline_api::Call;
+use dueline_api::{Call, operation::GetJobStats};
 use std::time::Duration;
 
 use dueline_domain::{Backoff, Handler, Policy, RetryPolicy, StateKind};
@@ -70,7 +70,10 @@ async fn failures_per_s(
     fill(target, &node.frontend(), &job, FAILURES, None).await?;
     until_finished(&node, FAILURES).await?;
     let elapsed = started.elapsed();
-    let stats = node.frontend().job_stats(&Call::default(), &job).await?;
+    let stats = node
+        .frontend()
+        .call(&Call::default(), GetJobStats { name: job.clone() })
+        .await?;
     let retriable = stats.by_state.get(&StateKind::Retriable).copied();
     if retriable != Some(FAILURES) {
         let retriable = retriable.unwrap_or_default();

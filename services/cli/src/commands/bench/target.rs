@@ -9,7 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use dueline_all_in_one::{Node, NodeConfig, WorkerConfig};
-use dueline_api::{Call, ErrorKind, Frontend};
+use dueline_api::{
+    Call, ErrorKind, Frontend,
+    operation::{PutJob, Submit},
+};
 use dueline_backends::error_chain;
 use dueline_domain::{Due, Handler, Job, JobName, NewTask, Policy, Quota, Timestamp};
 use dueline_executor::Registry;
@@ -218,7 +221,7 @@ pub(super) async fn put_job(
         changed_at: Timestamp::EPOCH,
     };
     node.frontend()
-        .put_job(&Call::default(), job.into())
+        .call(&Call::default(), PutJob::from(job))
         .await?;
     Ok(name)
 }
@@ -239,7 +242,15 @@ pub(super) async fn fill(
             due: Due::from(run_at),
             ..target.task(job, number)
         });
-        for answer in frontend.submit(&Call::default(), tasks.collect()).await {
+        for answer in frontend
+            .call(
+                &Call::default(),
+                Submit {
+                    tasks: tasks.collect(),
+                },
+            )
+            .await?
+        {
             answer?;
         }
         number = end;

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Call, ErrorKind, Frontend};
+use dueline_api::{Call, ErrorKind, Frontend, operation::GetJobStats};
 use dueline_domain::{JobName, StateKind};
 use dueline_executor::Executor;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -84,7 +84,12 @@ impl DemoProgress {
         for kind in DemoKind::ALL {
             let stats = self
                 .frontend
-                .job_stats(&Call::default(), &job_name(kind)?)
+                .call(
+                    &Call::default(),
+                    GetJobStats {
+                        name: job_name(kind)?,
+                    },
+                )
                 .await?;
             for (state, count) in stats.by_state {
                 *counts.entry(state).or_default() += count;

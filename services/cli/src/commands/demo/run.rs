@@ -13,7 +13,10 @@ use std::{
 use clap::Args;
 use dueline_all_in_one::Drained;
 use dueline_all_in_one::Node;
-use dueline_api::{Call, ErrorKind, Frontend};
+use dueline_api::{
+    Call, ErrorKind, Frontend,
+    operation::{ListTasks, PutJob, Submit},
+};
 use dueline_domain::TaskId;
 use dueline_ports::{Clock as _, ListQuery};
 use dueline_runtime::{ServiceError, Shutdown, SystemClock, SystemRng, TaskGroup, incarnation};
@@ -216,7 +219,7 @@ async fn run_tasks(
     for job in jobs(&receiver.url(), stall_timeout)
         .map_err(|error| CliError::invalid(error.to_string()))?
     {
-        frontend.put_job(&Call::by("demo"), job.into()).await?;
+        frontend.call(&Call::by("demo"), PutJob::from(job)).await?;
     }
     let progress = DemoProgress {
         frontend: frontend.clone(),
@@ -279,7 +282,10 @@ async fn submit(
 ) -> Result<(), CliError> {
     for batch in tasks.chunks(BATCH_LEN) {
         let new = batch.iter().map(|task| task.submit.clone()).collect();
-        for answer in frontend.submit(&Call::by("demo"), new).await {
+        for answer in frontend
+            .call(&Call::by("demo"), Submit { tasks: new })
+            .await?
+        {
             answer?;
         }
         progress.add_submitted(batch.len());
@@ -296,7 +302,9 @@ async fn outcomes(frontend: &dyn Frontend) -> Result<BTreeMap<TaskId, DemoOutcom
             ..ListQuery::of(progress::job_name(kind)?)
         };
         loop {
-            let page = frontend.tasks(&Call::by("demo"), query.clone()).await?;
+            let page = frontend
+                .call(&Call::by("demo"), ListTasks(query.clone()))
+                .await?;
             outcomes.extend(page.tasks.iter().map(|task| (task.id, task.into())));
             if page.next.is_none() {
                 break;

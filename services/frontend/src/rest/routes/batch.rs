@@ -8,10 +8,12 @@ use axum::{
 };
 use dueline_api::{
     ApiError,
+    operation::Submit,
     v1::{self, BatchItem, BatchResult, Problem, TaskSubmit},
 };
 use dueline_domain::NewTask;
 use http::StatusCode;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{
     App, Failure,
@@ -20,6 +22,10 @@ use super::super::{
     reply::json,
     target::OfJob,
 };
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(submit))
+}
 
 /// After so many items another call gets its turn.
 const ITEMS_AT_ONCE: usize = 256;
@@ -40,7 +46,7 @@ const ITEMS_AT_ONCE: usize = 256;
         (status = "default", description = "Failed as a whole", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn submit(
+async fn submit(
     State(app): State<Arc<App>>,
     OfJob(job): OfJob,
     request: Request,
@@ -75,7 +81,7 @@ pub(super) async fn submit(
         }
     }
     if !tasks.is_empty() {
-        let answers = app.frontend()?.submit(&body.call, tasks).await;
+        let answers = app.call(&body.call, Submit { tasks }).await?;
         let mut answers = answers.into_iter();
         for (index, result) in results.iter_mut().enumerate() {
             if result.is_none() {

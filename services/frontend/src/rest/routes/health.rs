@@ -7,8 +7,17 @@ use dueline_api::{ApiError, ErrorKind, v1::Problem};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{App, Failure, health::StoreConnection, reply::json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(alive))
+        .routes(routes!(ready))
+        .routes(routes!(metrics))
+        .routes(routes!(description))
+}
 
 /// How the process is.
 #[derive(Serialize, ToSchema)]
@@ -60,7 +69,7 @@ fn view(app: &App) -> HealthView {
     get, path = "/healthz", tag = "server", operation_id = "healthz",
     responses((status = 200, description = "It does", body = HealthView))
 )]
-pub(super) async fn alive(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+async fn alive(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     Ok(json(StatusCode::OK, &view(&app))?)
 }
 
@@ -72,7 +81,7 @@ pub(super) async fn alive(State(app): State<Arc<App>>) -> Result<Response, Failu
         (status = 503, description = "Not now", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     app.health.ready().await.map_err(|why| {
         ApiError::new(
             ErrorKind::Unavailable,
@@ -91,7 +100,7 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failu
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
+async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let render = app.metrics.as_ref().ok_or_else(|| {
         let message = "this server keeps no metrics";
         ApiError::new(ErrorKind::NotFound, "no_metrics", message)
@@ -109,7 +118,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Fai
     get, path = "/openapi.json", tag = "server", operation_id = "openapi",
     responses((status = 200, description = "An OpenAPI document", content_type = "application/json"))
 )]
-pub(super) async fn description(State(app): State<Arc<App>>) -> Response {
+async fn description(State(app): State<Arc<App>>) -> Response {
     let mut response = Response::new(app.openapi.clone().into());
     response.headers_mut().insert(
         header::CONTENT_TYPE,

@@ -7,10 +7,12 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError, ErrorKind, JobPut,
+    ApiError, ErrorKind,
+    operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
     v1::{JobList, JobSpec, JobView, Problem, StatsView},
 };
 use http::{StatusCode, Uri};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{
     App, Failure,
@@ -19,6 +21,15 @@ use super::super::{
     reply::{empty, json},
     target::{Context, OfJob},
 };
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(put, get, delete))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(stats))
+}
 
 /// Create or update a job
 ///
@@ -33,7 +44,7 @@ use super::super::{
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn put(
+async fn put(
     State(app): State<Arc<App>>,
     OfJob(name): OfJob,
     request: Request,
@@ -42,16 +53,16 @@ pub(super) async fn put(
     let body = Body::read(&app, request).await?;
     let call = &body.call;
     let spec: JobSpec = body.object("no_job")?;
-    let exists = match app.frontend()?.job(call, &name).await {
+    let exists = match app.call(call, GetJob { name: name.clone() }).await {
         Ok(_) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
-    let put = JobPut {
+    let put = PutJob {
         keeps_pause: spec.paused.is_none(),
         job: spec.into_job(name, &app.default_policy)?,
     };
-    let job = app.frontend()?.put_job(call, put).await?;
+    let job = app.call(call, put).await?;
     let status = if exists {
         StatusCode::OK
     } else {
@@ -69,14 +80,14 @@ pub(super) async fn put(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn get(
+async fn get(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.job(&call, &name).await?;
+    let job = app.call(&call, GetJob { name }).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -91,14 +102,14 @@ pub(super) async fn get(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn delete(
+async fn delete(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    app.frontend()?.delete_job(&call, &name).await?;
+    app.call(&call, DeleteJob { name }).await?;
     Ok(empty())
 }
 
@@ -110,13 +121,13 @@ pub(super) async fn delete(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(
+async fn list(
     State(app): State<Arc<App>>,
     Context(call): Context,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let jobs = app.frontend()?.jobs(&call).await?;
+    let jobs = app.call(&call, ListJobs).await?;
     let jobs: Result<Vec<JobView>, ApiError> = jobs.iter().map(|job| (&**job).try_into()).collect();
     Ok(json(StatusCode::OK, &JobList { jobs: jobs? })?)
 }
@@ -130,14 +141,15 @@ pub(super) async fn list(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn pause(
+async fn pause(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.pause_job(&call, &name, true).await?;
+    let pause = PauseJob { name, paused: true };
+    let job = app.call(&call, pause).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -150,14 +162,18 @@ pub(super) async fn pause(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn resume(
+async fn resume(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.frontend()?.pause_job(&call, &name, false).await?;
+    let resume = PauseJob {
+        name,
+        paused: false,
+    };
+    let job = app.call(&call, resume).await?;
     Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
 }
 
@@ -170,13 +186,14 @@ pub(super) async fn resume(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn stats(
+async fn stats(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let stats = app.frontend()?.job_stats(&call, &name).await?;
+    let get = GetJobStats { name: name.clone() };
+    let stats = app.call(&call, get).await?;
     Ok(json(StatusCode::OK, &StatsView::new(name, &stats))?)
 }

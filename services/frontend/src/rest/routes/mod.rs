@@ -18,7 +18,7 @@ use dueline_api::{
 };
 use http::StatusCode;
 use utoipa::OpenApi;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{App, Failure, target::no_job};
 
@@ -45,31 +45,14 @@ struct Description;
 /// All routes.
 pub(super) fn all() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Description::openapi())
-        .routes(routes!(jobs::list))
-        .routes(routes!(jobs::put, jobs::get, jobs::delete))
-        .routes(routes!(jobs::pause))
-        .routes(routes!(jobs::resume))
-        .routes(routes!(jobs::stats))
-        .routes(routes!(tasks::submit, tasks::list))
-        .routes(routes!(batch::submit))
-        .routes(routes!(task::get, task::modify))
-        .routes(routes!(task::cancel))
-        .routes(routes!(task::redrive))
-        .routes(routes!(work::next))
-        .routes(routes!(reports::start))
-        .routes(routes!(reports::heartbeat))
-        .routes(routes!(reports::checkpoint))
-        .routes(routes!(reports::complete))
-        .routes(routes!(reports::fail))
-        .routes(routes!(reports::abandon))
-        .routes(routes!(reports::trash))
-        .routes(routes!(reports::extend))
-        .routes(routes!(workers::alive, workers::list))
-        .routes(routes!(workers::leave))
-        .routes(routes!(health::alive))
-        .routes(routes!(health::ready))
-        .routes(routes!(health::metrics))
-        .routes(routes!(health::description))
+        .merge(jobs::routes())
+        .merge(tasks::routes())
+        .merge(batch::routes())
+        .merge(task::routes())
+        .merge(work::routes())
+        .merge(reports::routes())
+        .merge(workers::routes())
+        .merge(health::routes())
 }
 
 /// The description of REST `/v1` as an OpenAPI document, in pretty JSON.

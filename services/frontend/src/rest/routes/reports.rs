@@ -13,8 +13,21 @@ use dueline_api::{
 use dueline_domain::{Token, WriteId};
 use http::StatusCode;
 use serde::de::DeserializeOwned;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{App, Failure, body::Body, query::Query, reply::json, target::OfTask};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(start))
+        .routes(routes!(heartbeat))
+        .routes(routes!(checkpoint))
+        .routes(routes!(complete))
+        .routes(routes!(fail))
+        .routes(routes!(abandon))
+        .routes(routes!(trash))
+        .routes(routes!(extend))
+}
 
 /// The name that a report is stored under: made of the name that its sender chose, what it says and the claim it is
 /// about. A store takes a report with the name of the task's latest write for that very write; a sender that uses a
@@ -83,7 +96,7 @@ macro_rules! reports {
                 (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
             )
         )]
-        pub(super) async fn $verb(
+        async fn $verb(
             State(app): State<Arc<App>>,
             task: OfTask,
             request: Request,

@@ -8,10 +8,12 @@ use axum::{
 };
 use dueline_api::{
     Call,
+    operation::{Cancel, GetJob, GetTask, Modify, Redrive},
     v1::{CancelRequest, Problem, TaskChange, TaskView},
 };
 use dueline_domain::Task;
 use http::{StatusCode, Uri};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{
     App, Failure,
@@ -21,9 +23,17 @@ use super::super::{
     target::{Context, OfTask},
 };
 
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(get, modify))
+        .routes(routes!(cancel))
+        .routes(routes!(redrive))
+}
+
 /// The answer that shows a task.
 async fn show(app: &App, call: &Call, task: &Task) -> Result<Response, Failure> {
-    let job = app.frontend()?.job(call, &task.job).await?;
+    let name = task.job.clone();
+    let job = app.call(call, GetJob { name }).await?;
     Ok(json(StatusCode::OK, &TaskView::new(task, &job.policy)?)?)
 }
 
@@ -42,14 +52,14 @@ async fn show(app: &App, call: &Call, task: &Task) -> Result<Response, Failure> 
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn get(
+async fn get(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let wait = Query::of(&uri, &["wait"])?.wait()?;
-    let task = app.frontend()?.task(&call, &job, &id, wait).await?;
+    let task = app.call(&call, GetTask { job, id, wait }).await?;
     show(&app, &call, &task).await
 }
 
@@ -66,7 +76,7 @@ pub(super) async fn get(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn modify(
+async fn modify(
     State(app): State<Arc<App>>,
     OfTask(job, id): OfTask,
     request: Request,
@@ -76,7 +86,7 @@ pub(super) async fn modify(
     let call = &body.call;
     let change: TaskChange = body.object("no_change")?;
     let change = change.into_modification(app.clock.now())?;
-    let task = app.frontend()?.modify(call, &job, &id, change).await?;
+    let task = app.call(call, Modify { job, id, change }).await?;
     show(&app, call, &task).await
 }
 
@@ -95,7 +105,7 @@ pub(super) async fn modify(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn cancel(
+async fn cancel(
     State(app): State<Arc<App>>,
     OfTask(job, id): OfTask,
     request: Request,
@@ -104,12 +114,13 @@ pub(super) async fn cancel(
     let body = Body::read(&app, request).await?;
     let call = &body.call;
     let CancelRequest { running, reason } = body.optional()?;
-    let running = running.map(Into::into).unwrap_or_default();
-    let reason = reason.map(Arc::from);
-    let task = app
-        .frontend()?
-        .cancel(call, &job, &id, running, reason)
-        .await?;
+    let cancel = Cancel {
+        job,
+        id,
+        running: running.map(Into::into).unwrap_or_default(),
+        reason: reason.map(Arc::from),
+    };
+    let task = app.call(call, cancel).await?;
     show(&app, call, &task).await
 }
 
@@ -125,13 +136,13 @@ pub(super) async fn cancel(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn redrive(
+async fn redrive(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let task = app.frontend()?.redrive(&call, &job, &id).await?;
+    let task = app.call(&call, Redrive { job, id }).await?;
     show(&app, &call, &task).await
 }

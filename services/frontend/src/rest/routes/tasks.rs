@@ -8,9 +8,11 @@ use axum::{
 };
 use dueline_api::{
     ApiError, ErrorKind,
+    operation::{GetJob, GetTask, ListTasks, Submit},
     v1::{Problem, SubmittedView, TaskPage, TaskSubmit, TaskView},
 };
 use http::{HeaderValue, StatusCode, Uri, header};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{
     App, Failure,
@@ -19,6 +21,10 @@ use super::super::{
     reply::json,
     target::{Context, OfJob},
 };
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(submit, list))
+}
 
 /// Submit a task
 ///
@@ -37,7 +43,7 @@ use super::super::{
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn submit(
+async fn submit(
     State(app): State<Arc<App>>,
     OfJob(job): OfJob,
     request: Request,
@@ -47,7 +53,8 @@ pub(super) async fn submit(
     let call = &body.call;
     let spec: TaskSubmit = body.object("no_task")?;
     let task = spec.into_task(job, || app.rng.task_id(app.clock.now()))?;
-    let answer = app.frontend()?.submit(call, vec![task]).await.pop();
+    let tasks = vec![task];
+    let answer = app.call(call, Submit { tasks }).await?.pop();
     let submitted = answer.unwrap_or_else(|| {
         let message = "the store gave no answer";
         Err(ApiError::new(ErrorKind::Internal, "no_answer", message))
@@ -60,11 +67,10 @@ pub(super) async fn submit(
     };
     let location = format!("/v1/jobs/{}/tasks/{}", submitted.job, submitted.id);
     let mut response = if wait.is_some() {
-        let task = app
-            .frontend()?
-            .task(call, &submitted.job, &submitted.id, wait)
-            .await?;
-        let job = app.frontend()?.job(call, &submitted.job).await?;
+        let (job, id) = (submitted.job.clone(), submitted.id);
+        let task = app.call(call, GetTask { job, id, wait }).await?;
+        let name = submitted.job;
+        let job = app.call(call, GetJob { name }).await?;
         json(status, &TaskView::new(&task, &job.policy)?)?
     } else {
         json(status, &SubmittedView::from(submitted))?
@@ -95,7 +101,7 @@ pub(super) async fn submit(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(
+async fn list(
     State(app): State<Arc<App>>,
     Context(call): Context,
     OfJob(name): OfJob,
@@ -113,9 +119,9 @@ pub(super) async fn list(
         "cursor",
     ];
     let query = Query::of(&uri, &KNOWN)?.list(name.clone())?;
-    let job = app.frontend()?.job(&call, &name).await?;
+    let job = app.call(&call, GetJob { name }).await?;
     let page = match query {
-        Some(query) => app.frontend()?.tasks(&call, query).await?,
+        Some(query) => app.call(&call, ListTasks(query)).await?,
         None => Default::default(),
     };
     let tasks: Result<Vec<TaskView>, ApiError> = page

@@ -8,11 +8,17 @@ use axum::{
 };
 use dueline_api::{
     ApiError,
+    operation::GetJob,
     v1::{AssignmentView, NextWorkRequest, Problem, WorkList},
 };
 use http::StatusCode;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{App, Failure, body::Body, query::Query, reply::json};
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(next))
+}
 
 /// Ask for work
 ///
@@ -25,10 +31,7 @@ use super::super::{App, Failure, body::Body, query::Query, reply::json};
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn next(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response, Failure> {
+async fn next(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
@@ -36,8 +39,8 @@ pub(super) async fn next(
     let poll = ask.into_poll()?;
     if let Some(frontend) = &app.frontend {
         // A poll for a mistyped name would wait in vain.
-        for job in &poll.jobs {
-            frontend.job(&body.call, job).await?;
+        for name in poll.jobs.iter().cloned() {
+            frontend.call(&body.call, GetJob { name }).await?;
         }
     }
     let assignments = work.poll(poll).await?;

@@ -6,8 +6,12 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use dueline_api::v1::{AliveView, Problem, WorkerList, WorkerRegistration};
+use dueline_api::{
+    operation::ListWorkers,
+    v1::{AliveView, Problem, WorkerList, WorkerRegistration},
+};
 use http::{StatusCode, Uri};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::super::{
     App, Failure,
@@ -16,6 +20,12 @@ use super::super::{
     reply::{empty, json},
     target::{Context, OfWorker},
 };
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(alive, list))
+        .routes(routes!(leave))
+}
 
 /// Register a worker, or renew it
 #[utoipa::path(
@@ -26,10 +36,7 @@ use super::super::{
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn alive(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response, Failure> {
+async fn alive(State(app): State<Arc<App>>, request: Request) -> Result<Response, Failure> {
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
@@ -46,13 +53,13 @@ pub(super) async fn alive(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(
+async fn list(
     State(app): State<Arc<App>>,
     Context(call): Context,
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let workers = app.frontend()?.workers(&call).await?;
+    let workers = app.call(&call, ListWorkers).await?;
     let workers = workers.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &WorkerList { workers })?)
 }
@@ -66,7 +73,7 @@ pub(super) async fn list(
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn leave(
+async fn leave(
     State(app): State<Arc<App>>,
     OfWorker(id): OfWorker,
     uri: Uri,

@@ -12,7 +12,7 @@ use crate::{
 
 /// Sends entries in order, in as many messages as it takes. After a message that failed in a way that may pass, the
 /// rest is not sent: its entries answer that they surely took no effect.
-pub(super) async fn send_in_chunks<W, A, F>(
+pub(crate) async fn send_in_chunks<W, A, F>(
     entries: Vec<W>,
     len_max: usize,
     mut send: impl FnMut(Vec<W>) -> F,
@@ -59,7 +59,7 @@ where
 }
 
 /// The answers to one message: those of the server, or the failure of the call for each entry.
-pub(super) fn answers<W, A>(
+pub(crate) fn answers<W, A>(
     asked: usize,
     answered: Result<Vec<W>, ApiError>,
     read: impl Fn(W) -> Result<A, ApiError>,
@@ -72,7 +72,7 @@ pub(super) fn answers<W, A>(
 }
 
 /// A value of an answer, where no value is as bad as a wrong one.
-pub(super) fn value<W, A>(value: Option<W>) -> Result<A, ApiError>
+pub(crate) fn value<W, A>(value: Option<W>) -> Result<A, ApiError>
 where
     A: TryFrom<W, Error = ApiError>,
 {
@@ -81,7 +81,7 @@ where
 }
 
 /// All values of an answer.
-pub(super) fn values<W, A>(values: Vec<W>) -> Result<Vec<A>, ApiError>
+pub(crate) fn values<W, A>(values: Vec<W>) -> Result<Vec<A>, ApiError>
 where
     A: TryFrom<W, Error = ApiError>,
 {
@@ -92,7 +92,7 @@ where
 }
 
 /// The server left something out that every answer holds.
-pub(super) fn missing() -> ApiError {
+pub(crate) fn missing() -> ApiError {
     bad_answer(&ApiError::invalid("answer", "missing", "is incomplete"))
 }
 

@@ -12,6 +12,7 @@ mod shared_calls;
 mod status;
 mod work;
 
+pub(crate) use self::batch::{answers, missing, send_in_chunks, value, values};
 pub use self::{
     frontend::FrontendClient,
     queue::QueueClient,

@@ -6,7 +6,7 @@
 mod assignment;
 mod enums;
 mod error;
-pub(super) mod field;
+pub(crate) mod field;
 mod frontend;
 mod job;
 mod new_task;
@@ -16,6 +16,6 @@ mod task;
 
 pub(super) use error::bad_answer;
 pub use error::error_in_status;
-pub(super) use job::job_or;
-pub(super) use new_task::{modification, new_task};
+pub(crate) use job::job_or;
+pub(crate) use new_task::{modification, new_task};
 pub(super) use queue::queue_error;

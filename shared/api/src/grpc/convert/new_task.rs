@@ -8,8 +8,9 @@ use dueline_domain::{
 
 use super::{enums, field};
 use crate::{
-    ApiError, Submitted,
+    ApiError,
     grpc::proto,
+    operation::Submitted,
     v1::{BackoffSpec, overrides},
 };
 

@@ -3,7 +3,7 @@
 use crate::{ApiError, ErrorKind};
 
 /// Parses the entries, calls the service with the good ones, and puts all answers into the order of the entries.
-pub(super) async fn each<W, D, A, F>(
+pub(crate) async fn each<W, D, A, F>(
     entries: Vec<W>,
     mut parse: impl FnMut(W) -> Result<D, ApiError>,
     call: impl FnOnce(Vec<D>) -> F,

@@ -19,6 +19,7 @@ use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng, TaskQueue};
 use tonic::service::Routes;
 
+pub(crate) use self::batch::each;
 pub use self::{
     answer::{error_response, is_grpc},
     frontend::FrontendServer,

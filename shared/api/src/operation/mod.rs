@@ -1,0 +1,98 @@
+//! The operations of clients, one file each: what an operation takes, the rules for it, what it answers, and its
+//! messages in gRPC. Every service that offers an operation, and every client of one, implements [`Callable`] for it.
+
+mod cancel;
+mod delete_job;
+mod get_job;
+mod get_job_stats;
+mod get_task;
+mod list_jobs;
+mod list_tasks;
+mod list_workers;
+mod modify;
+mod pause_job;
+mod put_job;
+mod redrive;
+mod submit;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+pub use self::{
+    cancel::Cancel,
+    delete_job::DeleteJob,
+    get_job::GetJob,
+    get_job_stats::GetJobStats,
+    get_task::GetTask,
+    list_jobs::ListJobs,
+    list_tasks::ListTasks,
+    list_workers::ListWorkers,
+    modify::Modify,
+    pause_job::PauseJob,
+    put_job::PutJob,
+    redrive::Redrive,
+    submit::{Submit, Submitted},
+};
+use crate::{ApiError, Call};
+
+/// The input of an operation.
+pub trait Operation: Clone + Debug + Send + Sync + 'static {
+    /// The answer.
+    type Output: Send + 'static;
+
+    /// The name of the method in gRPC.
+    const NAME: &'static str;
+    /// Whether the operation may change something. Such a call runs to completion once it has begun, and a caller that
+    /// has lost its answer cannot know whether it took effect.
+    const WRITES: bool;
+
+    /// Checks the input, and brings it into the form that is stored. The rules are those of [`crate::check`]. Services
+    /// and clients call this function before they do anything else, so that no transport can leave a rule out.
+    fn check(&mut self) -> Result<(), ApiError> {
+        Ok(())
+    }
+}
+
+/// Carries an operation out: the service itself, or a client of it.
+#[async_trait]
+pub trait Callable<O: Operation>: Send + Sync + 'static {
+    /// Carries out `operation` for the caller of `call`. Answers hold no fencing token and no write id.
+    async fn call(&self, call: &Call, operation: O) -> Result<O::Output, ApiError>;
+}
+
+/// Passes the table of all operations to a macro: the method of the generated gRPC server, and the operation.
+macro_rules! with_operations {
+    ($macro:ident) => {
+        $macro! {
+            put_job: PutJob,
+            get_job: GetJob,
+            list_jobs: ListJobs,
+            pause_job: PauseJob,
+            delete_job: DeleteJob,
+            job_stats: GetJobStats,
+            submit: Submit,
+            get_task: GetTask,
+            list_tasks: ListTasks,
+            cancel: Cancel,
+            modify: Modify,
+            redrive: Redrive,
+            list_workers: ListWorkers,
+        }
+    };
+}
+#[cfg(feature = "grpc")]
+pub(crate) use with_operations;
+
+macro_rules! frontend {
+    ($($method:ident: $operation:ident,)*) => {
+        /// All operations of clients: the frontend, or a client of it.
+        pub trait Frontend: $(Callable<$operation> +)* {}
+
+        impl<T: $(Callable<$operation> +)*> Frontend for T {}
+
+        /// The names of all operations.
+        pub const OPERATION_NAMES: &[&str] = &[$($operation::NAME),*];
+    };
+}
+with_operations!(frontend);
