@@ -35,6 +35,8 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 const STREAMS_MAX: u32 = 1024;
 /// HTTP/2 connections are asked for a sign of life this often.
 const PING_EVERY: Duration = Duration::from_secs(30);
+/// A connection whose peer takes nothing of an answer for this long is closed (on Linux).
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Pause after a connection could not be accepted, for lack of descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -108,8 +110,7 @@ async fn accept(
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Answers are written whole: waiting for more to send only costs time.
-                let _ = stream.set_nodelay(true);
+                prepare(&stream, STALL_MAX);
                 return (stream, place);
             }
             Err(error) => {
@@ -118,6 +119,18 @@ async fn accept(
             }
         }
     }
+}
+
+/// Sets the options of a connection.
+fn prepare(stream: &TcpStream, stall_max: Duration) {
+    // Answers are written whole: waiting for more to send only costs time.
+    let _ = stream.set_nodelay(true);
+    // Answers to readers that do not read would stay in memory. The system closes the connection, because the server
+    // does not see how far an answer has come.
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(stall_max));
+    #[cfg(not(target_os = "linux"))]
+    let _ = stall_max;
 }
 
 async fn serve_one(
@@ -164,6 +177,24 @@ async fn serve_one(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_connection_whose_peer_reads_nothing_is_closed() {
+        use tokio::io::AsyncWriteExt as _;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let peer = TcpStream::connect(address).await.unwrap();
+        let (mut stream, _place) = accept(&listener, &Arc::new(Semaphore::new(1))).await;
+        prepare(&stream, Duration::from_secs(1));
+        let answer = vec![0; 64 * 1024 * 1024];
+        let written =
+            tokio::time::timeout(Duration::from_secs(30), stream.write_all(&answer)).await;
+        let error = written.expect("the write ends").unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+        drop(peer);
+    }
 
     #[test]
     fn connections_leave_half_of_the_descriptors_to_the_rest_of_the_process() {

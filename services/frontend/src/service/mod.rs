@@ -2,6 +2,7 @@
 
 mod change;
 mod jobs;
+mod list;
 mod read;
 mod run_to_completion;
 mod submit;

@@ -1,13 +1,13 @@
-//! Reads of tasks and workers.
+//! Reads of one task, and of the workers.
 
 use std::time::Duration;
 
 use dueline_api::{
     ApiError, Call,
-    operation::{GetTask, ListTasks, ListWorkers},
+    operation::{GetTask, ListWorkers},
 };
 use dueline_domain::{JobName, Task, TaskId};
-use dueline_ports::{Page, StoreError, WorkerRecord};
+use dueline_ports::{StoreError, WorkerRecord};
 use tokio::time::Instant;
 
 use super::{Inner, Serve};
@@ -48,16 +48,6 @@ impl Serve for GetTask {
             }
             read_again = (read_again * 2).min(READ_AGAIN.1);
         }
-    }
-}
-
-impl Serve for ListTasks {
-    async fn serve(self, inner: &Inner, _: &Call) -> Result<Page, ApiError> {
-        let Self(query) = self;
-        inner.job(&query.job).await?;
-        let Page { tasks, next } = inner.deps.store.list(query).await?;
-        let tasks = tasks.into_iter().map(Task::without_secrets).collect();
-        Ok(Page { tasks, next })
     }
 }
 

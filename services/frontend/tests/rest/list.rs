@@ -1,6 +1,6 @@
 //! Lists of tasks.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::kit::Kit;
 
@@ -82,4 +82,45 @@ async fn pages_follow_each_other_newest_first_without_gaps() {
         }
     }
     assert_eq!(got, expected);
+}
+
+/// 1,000 tasks of 256 KiB would be a page of 256 MiB.
+#[tokio::test(start_paused = true)]
+async fn a_page_of_large_tasks_is_bounded_in_bytes_and_goes_on() {
+    let kit = Kit::with_job().await;
+    let mut expected = BTreeSet::new();
+    for number in 0..70 {
+        // Small ones among them, so that the size of the next task is not the one of the last.
+        let len = if number % 3 == 0 { 10 } else { 256 * 1024 };
+        let payload = "x".repeat(len);
+        let path = kit
+            .submit(&format!(r#"{{"payload_text": "{payload}"}}"#))
+            .await;
+        assert!(expected.insert(path));
+        tokio::time::advance(Duration::from_millis(2)).await;
+    }
+    let (mut got, mut cursor, mut pages) = (BTreeSet::new(), String::new(), 0);
+    loop {
+        let path = format!("/v1/jobs/mail/tasks?limit=1000{cursor}");
+        let page = kit.get(&path).await.expect(200);
+        pages += 1;
+        let bytes = page.json.to_string().len();
+        assert!(bytes < 9 * 1024 * 1024, "a page of {bytes} bytes");
+        for task in page.json["tasks"].as_array().unwrap() {
+            let id = task["id"].as_str().unwrap();
+            assert!(
+                got.insert(format!("/v1/jobs/mail/tasks/{id}")),
+                "{id} twice"
+            );
+        }
+        match page.json["next"].as_str() {
+            Some(next) => {
+                let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+                cursor = format!("&cursor={next}");
+            }
+            None => break,
+        }
+    }
+    assert_eq!(got, expected);
+    assert!(pages <= 4, "{pages} pages for 12 MiB");
 }

@@ -5,7 +5,8 @@ use dueline_ports::{ListQuery, Page};
 use super::Operation;
 use crate::{ApiError, check};
 
-/// Returns a page of the tasks of a job.
+/// Returns a page of the tasks of a job. A page may have fewer tasks than its limit and go on after them: where the tasks are
+/// large, and where the store has to pass over many tasks that do not match.
 #[derive(Clone, Debug)]
 pub struct ListTasks(pub ListQuery);
 
@@ -21,51 +22,32 @@ impl Operation for ListTasks {
 
 #[cfg(feature = "grpc")]
 mod grpc {
-    use std::time::Duration;
-
-    use async_trait::async_trait;
-    use prost::Message as _;
-
     use super::*;
-    use crate::{
-        Call,
-        grpc::{
-            FrontendClient, FrontendServer, MESSAGE_BYTES_MAX, Rpc, convert::field, proto, values,
-        },
-    };
+    use crate::grpc::{RequestDefaults, Unary, convert::field, proto, values};
 
-    #[async_trait]
-    impl Rpc for ListTasks {
+    impl Unary for ListTasks {
         type Request = proto::ListTasksRequest;
         type Response = proto::ListTasksResponse;
 
-        async fn answer(
-            server: &FrontendServer,
-            call: &Call,
-            request: Self::Request,
-        ) -> Result<Self::Response, ApiError> {
-            let mut query = ListQuery::try_from(request)?;
-            loop {
-                let page = server.frontend.call(call, Self(query.clone())).await?;
-                let len = page.tasks.len();
-                let page = proto::ListTasksResponse {
-                    tasks: page.tasks.into_iter().map(Into::into).collect(),
-                    next: field::string_opt(page.next),
-                };
-                // Tasks with large payloads get a shorter page, whose cursor tells where it ended.
-                if len <= 1 || page.encoded_len() <= MESSAGE_BYTES_MAX {
-                    return Ok(page);
-                }
-                query.limit = len / 2;
+        fn from_request(request: Self::Request, _: &RequestDefaults) -> Result<Self, ApiError> {
+            ListQuery::try_from(request).map(Self)
+        }
+
+        fn into_request(self) -> Self::Request {
+            self.0.into()
+        }
+
+        fn into_response(page: Page) -> Self::Response {
+            proto::ListTasksResponse {
+                tasks: page.tasks.into_iter().map(Into::into).collect(),
+                next: field::string_opt(page.next),
             }
         }
 
-        async fn ask(self, client: &FrontendClient, call: &Call) -> Result<Page, ApiError> {
-            let request = self.0.into();
-            let answer = client.send::<Self>(call, Duration::ZERO, request).await?;
+        fn from_response(response: Self::Response) -> Result<Page, ApiError> {
             Ok(Page {
-                tasks: values(answer.tasks)?,
-                next: field::text_opt(answer.next),
+                tasks: values(response.tasks)?,
+                next: field::text_opt(response.next),
             })
         }
     }
