@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use dueline_api::Assignment;
+use dueline_domain::Policy;
 use tokio::time::Instant;
 
 use crate::{StopReason, config::HEARTBEAT_INTERVAL_MIN};
 
 /// A run stops after this many failed heartbeats in a row.
 const FAILURES_MAX: u32 = 3;
-/// How long before the end of a limit set by the user the run is stopped; a tenth of the limit if that is less.
+/// How long before the end of a lease that heartbeats do not extend the run is stopped; a tenth of the lease if that is
+/// less.
 const HARD_MARGIN_MAX: Duration = Duration::from_millis(100);
 /// Largest rounding error of a duration from the store, which rounds both ends to whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -25,15 +27,24 @@ pub(crate) struct LocalLease {
     kill_grace: Duration,
     /// When the lease ends unless it is renewed.
     ends_at: Instant,
-    /// The limit that ends the lease at `ends_at`, if that is a limit which heartbeats do not extend.
-    fixed: Option<Duration>,
+    /// What ends the lease at `ends_at`, if that is a limit which heartbeats do not extend.
+    fixed: Option<FixedEnd>,
     /// When the run timeout ends. Counts from the first time at which the run may have begun, so it is never later
-    /// than the deadline in the store.
-    deadline: Option<Instant>,
+    /// than the end of the run timeout in the store.
+    run_ends_at: Option<Instant>,
     /// Whether the start is durable, so that heartbeats count.
     is_started: bool,
     /// Failed heartbeats in a row.
     failures: u32,
+}
+
+/// A limit that heartbeats do not extend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FixedEnd {
+    /// The lease lasts until the end of the run timeout, and usually for the grace after it.
+    RunTimeout,
+    /// The heartbeat increment is zero.
+    HeartbeatTimeout,
 }
 
 impl LocalLease {
@@ -47,7 +58,7 @@ impl LocalLease {
             kill_grace,
             ends_at: claimed + task.claim_timeout,
             fixed: None,
-            deadline: None,
+            run_ends_at: None,
             is_started: task.started,
             failures: 0,
         };
@@ -60,9 +71,15 @@ impl LocalLease {
     /// The run started with its claim: the heartbeat timeout and the run timeout both count from `claimed`.
     fn started_at(&mut self, claimed: Instant) {
         self.count_run_from(claimed);
-        self.ends_at = claimed + self.heartbeat_timeout;
-        let is_due = |limit: &Duration| *limit <= self.heartbeat_timeout;
-        self.fixed = self.run_timeout.filter(is_due).or(self.lasting());
+        (self.ends_at, self.fixed) = (claimed + self.heartbeat_timeout, self.lasting());
+        // The store gives the grace to each lease that lasts until the end of the run timeout.
+        if let Some(deadline) = self.deadline()
+            && self
+                .run_timeout
+                .is_some_and(|limit| limit <= self.heartbeat_timeout)
+        {
+            (self.ends_at, self.fixed) = (deadline, Some(FixedEnd::RunTimeout));
+        }
     }
 
     /// The time after which the handler must not begin any more. `None` for a started run with a fixed limit: the time
@@ -98,15 +115,11 @@ impl LocalLease {
     ) {
         self.is_started = true;
         self.failures = 0;
-        let known = self.ends_at;
-        let mut end = sent + left.unwrap_or(self.heartbeat_timeout);
-        let due = self.due_to_deadline(answered, left);
-        if let (Some(_), Some(deadline)) = (due, self.deadline) {
-            // Counting `left` from `sent` is too early by the duration of the call. That must not shorten the end known
-            // before.
-            end = end.max(known.min(deadline));
-        }
-        (self.ends_at, self.fixed) = (end, due.or(self.lasting()));
+        let end = sent + left.unwrap_or(self.heartbeat_timeout);
+        (self.ends_at, self.fixed) = match self.least_end(answered, left) {
+            Some(least) => (end.max(least), Some(FixedEnd::RunTimeout)),
+            None => (end, self.lasting()),
+        };
     }
 
     /// A heartbeat or other renewal that was sent at `sent` is durable; the answer came at `answered`. The end never
@@ -116,32 +129,42 @@ impl LocalLease {
         if self.heartbeat_increment.is_zero() {
             return;
         }
-        let due = self.due_to_deadline(answered, left);
-        if due.is_some() {
-            self.fixed = due;
+        let mut end = sent + left.unwrap_or(self.heartbeat_increment);
+        if let Some(least) = self.least_end(answered, left) {
+            self.fixed = Some(FixedEnd::RunTimeout);
+            end = end.max(least);
         }
-        let end = sent + left.unwrap_or(self.heartbeat_increment);
         self.ends_at = self.ends_at.max(end);
     }
 
     fn count_run_from(&mut self, now: Instant) {
-        if let (None, Some(limit)) = (self.deadline, self.run_timeout) {
-            self.deadline = Some(now + limit);
+        if let (None, Some(limit)) = (self.run_ends_at, self.run_timeout) {
+            self.run_ends_at = Some(now + limit);
         }
     }
 
-    /// The heartbeat timeout as a fixed limit, if heartbeats do not extend the lease.
-    fn lasting(&self) -> Option<Duration> {
-        let is_fixed = self.heartbeat_increment.is_zero();
-        is_fixed.then_some(self.heartbeat_timeout)
+    /// When the lease ends even if it is renewed: the grace after the run timeout, as in the store.
+    fn deadline(&self) -> Option<Instant> {
+        self.run_ends_at.map(|end| end + Policy::RUN_GRACE)
     }
 
-    /// The run timeout, if that is what ends the lease in `left`. The store returns the earlier of the lease's own end
-    /// and the deadline, and the store's deadline is not earlier than the one known here.
-    fn due_to_deadline(&self, answered: Instant, left: Option<Duration>) -> Option<Duration> {
-        let (deadline, left) = (self.deadline?, left?);
-        let reaches = answered + left + ROUNDING >= deadline;
-        self.run_timeout.filter(|_| reaches)
+    /// The heartbeat timeout as a fixed limit, if heartbeats do not extend the lease.
+    fn lasting(&self) -> Option<FixedEnd> {
+        let is_fixed = self.heartbeat_increment.is_zero();
+        is_fixed.then_some(FixedEnd::HeartbeatTimeout)
+    }
+
+    /// If a lease that ends in `left` lasts until the end of the run timeout: a time before which it does not end. The
+    /// store returns the earlier of the lease's own end and the deadline, and both the end of the run timeout and the
+    /// deadline in the store are not earlier than those known here. Counting `left` from the time at which the report
+    /// was sent is too early by the duration of the call, and must not shorten the end known before.
+    fn least_end(&self, answered: Instant, left: Option<Duration>) -> Option<Instant> {
+        let (run_ends_at, deadline) = (self.run_ends_at?, self.deadline()?);
+        let end = answered + left? + ROUNDING;
+        if end >= deadline {
+            return Some(deadline);
+        }
+        (end >= run_ends_at).then(|| self.ends_at.min(run_ends_at))
     }
 
     /// Counts a failed heartbeat. Returns whether the run must stop.
@@ -171,75 +194,79 @@ impl LocalLease {
 
     /// When the lease ends unless it is renewed; the deadline if that is earlier.
     pub(crate) fn ends_at(&self) -> Instant {
-        self.deadline
+        self.deadline()
             .map_or(self.ends_at, |at| at.min(self.ends_at))
     }
 
-    /// When the handler must get its stop signal to end before the lease does, and the reason.
+    /// When the handler must get its stop signal, and the reason.
     pub(crate) fn stop_at(&self) -> (Instant, StopReason) {
-        let limit = self.limit();
-        (before(limit.end, limit.margin), limit.reason)
+        let (lease, run) = (self.lease_limit(), self.run_limit());
+        let first = run.filter(|run| run.stop_at <= lease.stop_at);
+        let first = first.unwrap_or(lease);
+        (first.stop_at, first.reason)
     }
 
     /// When a handler that ignores its stop signal must be dropped: before the next run may begin.
     pub(crate) fn kill_at(&self) -> Instant {
-        let limit = self.limit();
-        before(limit.end, limit.kill_margin)
+        let kill_at = self.lease_limit().kill_at;
+        self.run_limit()
+            .map_or(kill_at, |run| run.kill_at.min(kill_at))
     }
 
-    /// The limit that stops the run first.
-    fn limit(&self) -> LeaseLimit {
-        let lease = match self.fixed {
-            Some(limit) => self.hard(self.ends_at, limit),
-            None => self.soft(self.ends_at),
-        };
-        match (self.deadline, self.run_timeout) {
-            (Some(end), Some(limit)) => {
-                let run = self.hard(end, limit);
-                if before(run.end, run.margin) <= before(lease.end, lease.margin) {
-                    run
-                } else {
-                    lease
-                }
+    /// The end of the run timeout. The handler may use all of it, because the lease lasts for the grace after it.
+    fn run_limit(&self) -> Option<RunLimit> {
+        let end = self.run_ends_at?;
+        Some(RunLimit {
+            stop_at: end,
+            kill_at: end + Policy::RUN_GRACE / 2,
+            reason: StopReason::Timeout,
+        })
+    }
+
+    /// The end of the lease.
+    fn lease_limit(&self) -> RunLimit {
+        match (self.fixed, self.run_limit()) {
+            // A status controller of an older version gives no grace.
+            (Some(FixedEnd::RunTimeout), Some(run)) if Some(self.ends_at) >= self.deadline() => run,
+            (Some(FixedEnd::RunTimeout), _) => {
+                self.fixed_lease_limit(self.run_timeout.unwrap_or_default())
             }
-            _ => lease,
+            (Some(FixedEnd::HeartbeatTimeout), _) => self.fixed_lease_limit(self.heartbeat_timeout),
+            (None, _) => self.renewable_lease_limit(),
         }
     }
 
     /// The end of a lease that can be renewed. The margin must cover stopping the handler and sending the last report.
-    fn soft(&self, end: Instant) -> LeaseLimit {
+    fn renewable_lease_limit(&self) -> RunLimit {
         let mut margin = (self.renewable() / 4).min(self.kill_grace);
         if !self.is_started {
             // A run may begin when only a quarter of the claim timeout is left; the margin takes at most half of that.
             margin = margin.min(self.claim_timeout / 8);
         }
-        LeaseLimit {
-            end,
-            margin,
-            kill_margin: margin / 8,
+        RunLimit {
+            stop_at: before(self.ends_at, margin),
+            kill_at: before(self.ends_at, margin / 8),
             reason: StopReason::Expired,
         }
     }
 
-    /// The end of a limit set by the user, which the handler may use almost completely.
-    fn hard(&self, end: Instant, limit: Duration) -> LeaseLimit {
-        let margin = (limit / 10).min(HARD_MARGIN_MAX).min(self.kill_grace);
-        LeaseLimit {
-            end,
-            margin,
-            kill_margin: margin / 2,
+    /// The end of a lease that heartbeats do not extend, which the handler may use almost completely.
+    fn fixed_lease_limit(&self, lasts: Duration) -> RunLimit {
+        let margin = (lasts / 10).min(HARD_MARGIN_MAX).min(self.kill_grace);
+        RunLimit {
+            stop_at: before(self.ends_at, margin),
+            kill_at: before(self.ends_at, margin / 2),
             reason: StopReason::Timeout,
         }
     }
 }
 
-/// A time at which a run must have ended.
-struct LeaseLimit {
-    end: Instant,
-    /// How long before the end the handler gets its stop signal.
-    margin: Duration,
-    /// How long before the end the handler is dropped.
-    kill_margin: Duration,
+/// What ends a run.
+struct RunLimit {
+    /// When the handler gets its stop signal.
+    stop_at: Instant,
+    /// When the handler is dropped.
+    kill_at: Instant,
     reason: StopReason,
 }
 
@@ -348,28 +375,39 @@ mod tests {
         let mut lease = limited(s(10), now);
         lease.start_stored(now, now, None);
         lease.renewed(now + s(9), now + s(9), None);
-        let stop = now + s(10) - HARD_MARGIN_MAX;
-        assert_eq!(lease.stop_at(), (stop, StopReason::Timeout));
-        assert_eq!(lease.ends_at(), now + s(10));
+        assert_eq!(lease.stop_at(), (now + s(10), StopReason::Timeout));
+        assert_eq!(lease.ends_at(), now + s(10) + Policy::RUN_GRACE);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_ends_at_the_deadline_keeps_no_margin_for_renewals() {
+    async fn a_26_a_run_gets_its_whole_run_timeout_and_ends_before_the_lease_does() {
         let now = Instant::now();
-        for limit in [1, 20, 50, 500, 2_000, 2_500, 3_000, 5_000, 7_999].map(Duration::from_millis)
+        for limit in [1, 20, 50, 600, 2_000, 2_500, 3_000, 5_000, 7_999].map(Duration::from_millis)
         {
             let mut lease = limited(limit, now);
-            let stop = now + limit - (limit / 10).min(HARD_MARGIN_MAX);
-            let expected = (stop, StopReason::Timeout);
+            let expected = (now + limit, StopReason::Timeout);
             // For longer limits, the unanswered start stops the run earlier.
             if limit < s(6) {
                 assert_eq!(lease.stop_at(), expected, "{limit:?}, not answered");
             }
             // The call takes a tenth of the limit, half of it after the store has read its clock.
-            let answered = now + limit / 10;
-            lease.start_stored(now, answered, Some(limit - limit / 20));
+            let (answered, left) = (now + limit / 10, limit - limit / 20 + Policy::RUN_GRACE);
+            lease.start_stored(now, answered, Some(left));
             assert_eq!(lease.stop_at(), expected, "{limit:?}, answered");
-            assert!(lease.kill_at() > stop && lease.kill_at() < now + limit);
+            assert_eq!(lease.ends_at(), now + limit + Policy::RUN_GRACE);
+            assert!(lease.kill_at() > now + limit && lease.kill_at() < lease.ends_at());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_26_a_run_whose_store_gives_no_grace_ends_before_its_run_timeout_does() {
+        let now = Instant::now();
+        for limit in [20, 600, 5_000].map(Duration::from_millis) {
+            let mut lease = limited(limit, now);
+            lease.start_stored(now, now + limit / 10, Some(limit - limit / 20));
+            let stop = now + limit - (limit / 10).min(HARD_MARGIN_MAX);
+            assert_eq!(lease.stop_at(), (stop, StopReason::Timeout), "{limit:?}");
+            assert!(lease.kill_at() < now + limit);
         }
     }
 
@@ -383,9 +421,19 @@ mod tests {
         lease.renewed(at, at, Some(s(8)));
         assert_eq!(lease.stop_at(), (now + s(7), StopReason::Expired));
         let at = now + s(4);
-        lease.renewed(at, at, Some(s(6)));
-        let stop = now + s(10) - HARD_MARGIN_MAX;
-        assert_eq!(lease.stop_at(), (stop, StopReason::Timeout));
+        lease.renewed(at, at, Some(s(6) + Policy::RUN_GRACE));
+        assert_eq!(lease.stop_at(), (now + s(10), StopReason::Timeout));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_is_dropped_before_a_lease_that_ends_within_the_grace() {
+        let now = Instant::now();
+        let mut lease = limited(s(10), now);
+        // An older status controller gives no grace, and the store began to count a little later than this process.
+        lease.start_stored(now, now, Some(s(10) + Policy::RUN_GRACE / 4));
+        assert_eq!(lease.stop_at(), (now + s(10), StopReason::Timeout));
+        assert!(lease.kill_at() < lease.ends_at());
+        assert_eq!(lease.ends_at(), now + s(10) + Policy::RUN_GRACE / 4);
     }
 
     #[tokio::test(start_paused = true)]

@@ -81,7 +81,7 @@ pub struct Policy {
     /// A heartbeat moves the end of the lease to the later of its present end and now plus this. Zero makes
     /// `heartbeat_timeout` a hard limit.
     pub heartbeat_increment: Duration,
-    /// Longest run, even with heartbeats.
+    /// Longest run, even with heartbeats: the worker stops the run when this time is over.
     pub run_timeout: Option<Duration>,
     /// How many claims of a task may be lost before a run began. A further loss makes the task poison: it is trashed.
     pub losses_max: u32,
@@ -109,6 +109,11 @@ impl Policy {
     /// Shortest timeout for an answer of a worker or a message of the queue. A shorter one passes while the answer is
     /// in transit, and ends the lease of a worker that is alive.
     pub const TIMEOUT_MIN: Duration = Duration::from_millis(100);
+
+    /// How long the store waits for the outcome of a run after its run timeout has ended, before it counts the run as
+    /// lost. The worker stops the run at the end of its run timeout, so a run may use all of it. Within half the grace
+    /// the worker drops a handler that does not stop; the other half is for the report.
+    pub const RUN_GRACE: Duration = Duration::from_secs(1);
 
     /// Longest timeout.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 86_400);

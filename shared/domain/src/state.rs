@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{Timestamp, Token, WorkerId};
+use crate::{Policy, Timestamp, Token, WorkerId};
 
 /// The state of a task, with the data that only exists in that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +63,32 @@ pub struct Lease {
     pub heartbeat_at: Timestamp,
     /// When the lease ends unless it is renewed.
     pub expires_at: Timestamp,
-    /// When the lease ends even if it is renewed. Set when a run begins whose job has a run timeout.
+    /// When the lease ends even if it is renewed: [`Policy::RUN_GRACE`] after the run timeout. Set when a run begins
+    /// whose job has a run timeout.
     pub deadline_at: Option<Timestamp>,
 }
 
 impl Lease {
+    /// When the run timeout ends. From then on the lease is not renewed, and its worker stops the run.
+    pub fn run_ends_at(&self) -> Option<Timestamp> {
+        let deadline = self.deadline_at?;
+        Some(deadline.before(Policy::RUN_GRACE))
+    }
+
+    /// The lease with a later end: the deadline, if the lease lasts until the end of the run timeout. No heartbeat is
+    /// then needed for the grace, in which none would be accepted.
+    #[must_use]
+    pub(crate) fn with_grace(self) -> Self {
+        let reaches = self.run_ends_at().is_some_and(|end| self.expires_at >= end);
+        Self {
+            expires_at: match self.deadline_at {
+                Some(deadline) if reaches => self.expires_at.max(deadline),
+                _ => self.expires_at,
+            },
+            ..self
+        }
+    }
+
     /// When the lease ends: the earlier of `expires_at` and `deadline_at`.
     pub fn ends_at(&self) -> Timestamp {
         self.deadline_at

@@ -44,6 +44,13 @@ impl Timestamp {
         Self::clamped(self.0.saturating_add(millis))
     }
 
+    /// The time `span` before this one, at least [`Timestamp::EPOCH`].
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        let millis = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        Self::clamped(self.0.saturating_sub(millis))
+    }
+
     /// The duration from `earlier` to this time; zero when `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
@@ -63,6 +70,7 @@ mod tests {
     #[test]
     fn arithmetic_saturates_at_both_ends() {
         assert_eq!(Timestamp::EPOCH.after(Duration::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::MAX.before(Duration::MAX), Timestamp::EPOCH);
         assert_eq!(Timestamp::EPOCH.since(Timestamp::MAX), Duration::ZERO);
     }
 

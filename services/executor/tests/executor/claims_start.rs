@@ -202,7 +202,7 @@ async fn the_run_timeout_counts_from_the_claim() {
         assert_eq!(reason, StopReason::Timeout);
         let after = at - claimed;
         assert!(
-            (ms(limit - 105)..=ms(limit - 95)).contains(&after),
+            (ms(limit - 5)..=ms(limit + 5)).contains(&after),
             "{after:?}"
         );
         rig.drain().await;

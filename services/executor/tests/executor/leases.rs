@@ -9,7 +9,7 @@ use std::{
 };
 
 use dueline_api::{Action, Assignment, Report, ReportAck};
-use dueline_domain::{Outcome, RetryClass};
+use dueline_domain::{Outcome, Policy, RetryClass};
 use dueline_executor::{Registry, StopReason, Success};
 use tokio::time::Instant;
 
@@ -183,7 +183,7 @@ async fn f_048_without_an_increment_heartbeats_are_answered_but_do_not_extend_th
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_timeout_stops_a_run_that_is_heartbeaten_and_ignores_its_stop_signal() {
+async fn a_26_a_run_timeout_stops_a_run_that_is_heartbeaten_and_ignores_its_stop_signal() {
     let (registry, stop) = waiting(false);
     let rig = Rig::start(registry);
     let begun = Instant::now();
@@ -195,9 +195,11 @@ async fn a_run_timeout_stops_a_run_that_is_heartbeaten_and_ignores_its_stop_sign
     assert_eq!(error_of(&outcome), (false, "ran past its run timeout"));
     let (reason, at) = stop.lock().unwrap().unwrap();
     assert_eq!(reason, StopReason::Timeout);
-    assert_eq!(at, ms(19_900));
-    // The kill grace is five seconds, but the lease had only a tenth of a second left.
-    assert!((ms(19_940)..ms(20_000)).contains(&begun.elapsed()));
+    assert_eq!(at, ms(20_000));
+    // The kill grace is five seconds, but the lease lasts only for the grace after the run timeout.
+    let grace = Policy::RUN_GRACE;
+    let end = ms(20_000) + grace / 2;
+    assert!((end..end + grace / 4).contains(&begun.elapsed()));
     rig.drain().await;
 }
 
@@ -393,12 +395,16 @@ async fn a_last_try_whose_lease_ends_before_its_start_is_durable_is_abandoned_an
 
 #[tokio::test(start_paused = true)]
 async fn very_short_run_timeouts_end_in_a_timeout() {
-    for limit in [1, 5, 20, 50] {
+    // A status controller of an older version gives no grace.
+    for (limit, grace) in [1, 5, 20, 50]
+        .into_iter()
+        .flat_map(|limit| [(limit, ms(0)), (limit, Policy::RUN_GRACE)])
+    {
         let (registry, stop) = waiting(true);
         let rig = Rig::start(registry);
         rig.controller.answer(move |_| {
             Ok(ReportAck {
-                lease: Some(ms(limit)),
+                lease: Some(ms(limit) + grace),
                 ..ok()?
             })
         });

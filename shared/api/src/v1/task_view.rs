@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    JobName, Owed, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, TaskOptions, WorkerId,
-    limits,
+    JobName, Lease, Owed, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, TaskOptions,
+    WorkerId, limits,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -130,7 +130,7 @@ pub struct TaskView {
     pub heartbeat_timeout_ms: u64,
     /// What a heartbeat adds.
     pub heartbeat_increment_ms: u64,
-    /// Longest run.
+    /// Longest run, even with heartbeats.
     pub run_timeout_ms: Option<u64>,
     /// Who owns it.
     #[serde(default, with = "as_text::option")]
@@ -142,7 +142,7 @@ pub struct TaskView {
     pub heartbeat_at: Option<Time>,
     /// When ownership lapses without another heartbeat.
     pub expires_at: Option<Time>,
-    /// Beyond this no heartbeat helps.
+    /// When its run timeout ends: the worker stops the run, and no heartbeat helps.
     pub deadline_at: Option<Time>,
     /// Whether a user asked to stop the run in progress.
     pub cancel_requested: bool,
@@ -296,7 +296,7 @@ impl TaskView {
             claimed_at: lease.map(|lease| lease.claimed_at.into()),
             heartbeat_at: lease.map(|lease| lease.heartbeat_at.into()),
             expires_at: lease.map(|lease| lease.ends_at().into()),
-            deadline_at: lease.and_then(|lease| lease.deadline_at).map(Into::into),
+            deadline_at: lease.and_then(Lease::run_ends_at).map(Into::into),
             cancel_requested: task.cancel_requested,
             runs: runs(task),
             runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),

@@ -170,7 +170,7 @@ pub(crate) fn tasks() -> Vec<Task> {
         },
         State::Processing {
             token,
-            lease: lease(Some(at(9))),
+            lease: lease(Some(at(9).after(Policy::RUN_GRACE))),
         },
         State::Retriable { retry_at: at(8) },
         State::Succeeded,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{MoveContext, Reason, Rejected, Transition};
-use crate::{Lease, State, Timestamp, Token};
+use crate::{Lease, State, Token};
 
 pub(super) fn heartbeat(context: &MoveContext<'_>, token: Token) -> Result<Transition, Rejected> {
     let State::Processing {
@@ -24,11 +24,12 @@ pub(super) fn heartbeat(context: &MoveContext<'_>, token: Token) -> Result<Trans
 pub(super) fn renewed(context: &MoveContext<'_>, lease: &Lease) -> Result<Lease, Rejected> {
     check_limits(context, lease)?;
     let increment = context.policy.heartbeat_increment;
-    Ok(Lease {
+    let lease = Lease {
         heartbeat_at: context.now,
         expires_at: lease.expires_at.max(context.now.after(increment)),
         ..lease.clone()
-    })
+    };
+    Ok(lease.with_grace())
 }
 
 /// Refuses a renewal past a limit that no renewal moves: the run timeout, and the end of a lease without an increment.
@@ -37,7 +38,7 @@ pub(super) fn renewed(context: &MoveContext<'_>, lease: &Lease) -> Result<Lease,
 /// task, its owner may renew a lapsed lease. Otherwise a clock that steps forward would end every healthy run.
 fn check_limits(context: &MoveContext<'_>, lease: &Lease) -> Result<(), Rejected> {
     let is_fixed = context.policy.heartbeat_increment.is_zero();
-    let ends = [lease.deadline_at, is_fixed.then_some(lease.expires_at)];
+    let ends = [lease.run_ends_at(), is_fixed.then_some(lease.expires_at)];
     match ends.into_iter().flatten().any(|end| end <= context.now) {
         true => Err(context.reject(Reason::Expired)),
         false => Ok(()),
@@ -51,12 +52,12 @@ pub(super) fn extend(
 ) -> Result<Transition, Rejected> {
     let set = |lease: &Lease| -> Result<Lease, Rejected> {
         check_limits(context, lease)?;
-        let expires_at: Timestamp = context.now.after(by);
-        Ok(Lease {
+        let lease = Lease {
             heartbeat_at: context.now,
-            expires_at,
+            expires_at: context.now.after(by),
             ..lease.clone()
-        })
+        };
+        Ok(lease.with_grace())
     };
     match &context.task.state {
         State::Claimed {

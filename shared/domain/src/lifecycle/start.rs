@@ -1,7 +1,7 @@
 //! The owner begins the run; from here on a try is used.
 
 use super::{MoveContext, Rejected, Transition};
-use crate::{Lease, State, Timestamp, Token};
+use crate::{Lease, Policy, State, Timestamp, Token};
 
 pub(super) fn start(context: &MoveContext<'_>, token: Token) -> Result<Transition, Rejected> {
     match &context.task.state {
@@ -24,9 +24,12 @@ pub(super) fn begin(
     let lease = Lease {
         heartbeat_at: context.now,
         expires_at: context.now.after(policy.heartbeat_timeout),
-        deadline_at: policy.run_timeout.map(|max| started_at.after(max)),
+        deadline_at: policy
+            .run_timeout
+            .map(|max| started_at.after(max).after(Policy::RUN_GRACE)),
         ..lease
     };
+    let lease = lease.with_grace();
     Transition {
         tries: context.task.tries.saturating_add(1),
         started_at: Some(started_at),

@@ -425,12 +425,13 @@ fn f_069_the_present_token_renews_a_lapsed_lease_until_the_task_is_reclaimed() {
 }
 
 #[test]
-fn f_069_a_strict_limit_is_not_renewed_but_the_outcome_still_counts() {
+fn f_069_a_26_a_strict_limit_is_not_renewed_but_the_outcome_still_counts() {
     let mut past_deadline = sample(Processing);
     let State::Processing { lease, .. } = &mut past_deadline.state else {
         unreachable!("the sample is processing");
     };
-    (lease.deadline_at, lease.expires_at) = (Some(at(TRIGGER)), at(TRIGGER + 60_000));
+    let deadline = at(TRIGGER).after(Policy::RUN_GRACE);
+    (lease.deadline_at, lease.expires_at) = (Some(deadline), at(TRIGGER + 60_000));
     let mut without_increment = sample(Processing);
     let overrides = Overrides {
         heartbeat_increment: Some(std::time::Duration::ZERO),
@@ -450,6 +451,35 @@ fn f_069_a_strict_limit_is_not_renewed_but_the_outcome_still_counts() {
         let finished = apply_checked(&task, &event, at(90_000)).unwrap();
         assert_eq!(finished.kind(), Succeeded);
     }
+}
+
+#[test]
+fn a_26_a_lease_that_lasts_until_the_run_timeout_ends_lasts_for_the_grace_too() {
+    let policy = Policy {
+        run_timeout: Some(Duration::from_millis(5_000)),
+        ..Policy::default()
+    };
+    let claimed = sample(Claimed);
+    let after = |task: &Task, event: &Event, now| {
+        let mut task = task.clone();
+        task.advance(apply(&task, &policy, event, write(2), at(now)).unwrap());
+        task
+    };
+    let ends_at = |task: &Task| task.lease().unwrap().ends_at();
+    let start = Event::Start {
+        token: token(RIGHT),
+    };
+    let running = after(&claimed, &start, 20_000);
+    assert_eq!(ends_at(&running), at(25_000).after(Policy::RUN_GRACE));
+    let extend = |by| Event::Extend {
+        token: token(RIGHT),
+        by: Duration::from_millis(by),
+    };
+    // A shorter lease is not longer because of the grace.
+    let shorter = after(&running, &extend(1_999), 23_000);
+    assert_eq!(ends_at(&shorter), at(24_999));
+    let longer = after(&shorter, &extend(2_000), 23_000);
+    assert_eq!(ends_at(&longer), at(25_000).after(Policy::RUN_GRACE));
 }
 
 #[test]

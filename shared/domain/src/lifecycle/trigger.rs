@@ -27,8 +27,8 @@ pub(super) fn trigger(
         }
         State::Claimed { .. } => reclaim::claim_lost(context, trigger.token),
         State::Processing { lease, .. } => {
-            let why = match lease.deadline_at {
-                Some(deadline) if deadline <= context.now => "ran past its run timeout",
+            let why = match lease.run_ends_at() {
+                Some(end) if end <= context.now => "ran past its run timeout",
                 _ => "no heartbeat arrived within the heartbeat timeout",
             };
             reclaim::run_lost(context, trigger.token, trigger.jitter, why)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Effect, History, Lease, Owed, RunRecord, State, StateKind, Task, TaskOptions, Timestamp, Token,
-    WriteId,
+    Effect, History, Lease, Owed, Policy, RunRecord, State, StateKind, Task, TaskOptions,
+    Timestamp, Token, WriteId,
 };
 
 use super::{enums, field};
@@ -151,17 +151,18 @@ fn owned(lease: &Lease) -> proto::OwnedState {
         claimed_at_ms: lease.claimed_at.millis(),
         heartbeat_at_ms: lease.heartbeat_at.millis(),
         expires_at_ms: lease.expires_at.millis(),
-        deadline_at_ms: lease.deadline_at.map(Timestamp::millis),
+        deadline_at_ms: lease.run_ends_at().map(Timestamp::millis),
     }
 }
 
 fn lease(owned: &proto::OwnedState) -> Result<Lease, ApiError> {
+    let run_ends_at = field::timestamp_opt("task.lease.deadline_at_ms", owned.deadline_at_ms)?;
     Ok(Lease {
         worker: field::worker_id("task.lease.worker", &owned.worker)?,
         claimed_at: field::timestamp("task.lease.claimed_at_ms", owned.claimed_at_ms)?,
         heartbeat_at: field::timestamp("task.lease.heartbeat_at_ms", owned.heartbeat_at_ms)?,
         expires_at: field::timestamp("task.lease.expires_at_ms", owned.expires_at_ms)?,
-        deadline_at: field::timestamp_opt("task.lease.deadline_at_ms", owned.deadline_at_ms)?,
+        deadline_at: run_ends_at.map(|end| end.after(Policy::RUN_GRACE)),
     })
 }
 

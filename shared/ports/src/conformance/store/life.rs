@@ -1,6 +1,6 @@
 //! The lifecycle of a task, from submit to end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_domain::{
@@ -263,7 +263,9 @@ pub async fn tasks_of_a_dead_worker_are_enqueued_before_their_leases_end(store: 
     assert_eq!((running.kind(), running.tries), (StateKind::Enqueued, 1));
 }
 
-pub async fn a_run_never_outlasts_its_run_timeout(store: Arc<dyn Store>) {
+pub async fn a_26_a_run_never_outlasts_its_run_timeout_and_is_reclaimed_a_grace_later(
+    store: Arc<dyn Store>,
+) {
     let kit = StoreKit::new(store).await;
     kit.set_policy(Policy {
         run_timeout: Some(secs(10)),
@@ -274,10 +276,32 @@ pub async fn a_run_never_outlasts_its_run_timeout(store: Arc<dyn Store>) {
     let task = kit.run(0, &task, "w").await;
     let heartbeat = |token| Event::Heartbeat { token };
     let task = kit.apply(6_000, &task, heartbeat(token(&task))).await;
-    assert_eq!(task.state.trigger_at(), Some(at(10_000)));
+    // The worker stops the run at the end of its run timeout, and then reports. Until the grace is over, no other
+    // worker gets the task.
+    let reclaimed_at = at(10_000).after(Policy::RUN_GRACE);
+    assert_eq!(task.state.trigger_at(), Some(reclaimed_at));
+    let lease = task.lease().expect("a lease");
+    assert_eq!(lease.run_ends_at(), Some(at(10_000)));
     let late = kit.refused(10_000, &task, heartbeat(token(&task))).await;
     assert_eq!(late, Reason::Expired);
-    kit.trigger(10_000, &task).await;
+    let reclaimed = kit.trigger(reclaimed_at.millis(), &task).await;
+    let error = reclaimed.error.expect("an error");
+    assert_eq!(&*error, "ran past its run timeout");
+}
+
+pub async fn a_26_an_outcome_within_the_grace_after_the_run_timeout_counts(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        run_timeout: Some(Duration::from_millis(600)),
+        ..Policy::default()
+    })
+    .await;
+    let task = kit.create(0, kit.new_task()).await;
+    let task = kit.run(0, &task, "w").await;
+    let early = kit.refused(1_599, &task, kit.trigger_event(&task)).await;
+    assert_eq!(early, Reason::NotDue);
+    let task = kit.finish(1_599, &task, success("ok")).await;
+    assert_eq!((task.kind(), task.tries), (StateKind::Succeeded, 1));
 }
 
 pub async fn f_013_the_time_of_change_never_moves_back(store: Arc<dyn Store>) {

@@ -86,7 +86,8 @@ macro_rules! store_conformance {
             a_task_that_keeps_losing_its_claims_is_trashed
             a_lost_message_is_replaced_without_using_a_try
             tasks_of_a_dead_worker_are_enqueued_before_their_leases_end
-            a_run_never_outlasts_its_run_timeout
+            a_26_a_run_never_outlasts_its_run_timeout_and_is_reclaimed_a_grace_later
+            a_26_an_outcome_within_the_grace_after_the_run_timeout_counts
             f_013_the_time_of_change_never_moves_back
             the_history_of_a_hundred_failures_is_bounded
             a_pending_task_can_be_cancelled
