@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{Outcome, RetryClass, limits};
+use dueline_domain::{Outcome, RetryClass, limits, truncate_text};
 
 use crate::{Failure, HandlerResult, StopReason, Success};
 
@@ -107,7 +107,7 @@ pub(crate) fn retriable(class: RetryClass, error: &str) -> Outcome {
 
 /// Cuts an error text to the length that the status controller would cut it to.
 fn cut(text: &str) -> Arc<str> {
-    Arc::from(&text[..text.floor_char_boundary(limits().error_bytes_max)])
+    Arc::from(truncate_text(text, limits().error_bytes_max))
 }
 
 #[cfg(test)]

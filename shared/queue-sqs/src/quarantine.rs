@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dueline_aws::Failure;
+use dueline_domain::truncate_text;
 
 use crate::{
     client::{OutgoingMessage, ReceivedMessage},
@@ -104,7 +105,7 @@ impl SqsJobQueue {
 impl UnreadableMessage {
     fn copy(&self, source: &str) -> OutgoingMessage {
         let body = &self.received.body;
-        let cut = body.floor_char_boundary(BODIES_BYTES_MAX);
+        let kept = truncate_text(body, BODIES_BYTES_MAX);
         let mut attributes = vec![
             ("source_queue", source.to_owned()),
             ("reason", self.reason.name().to_owned()),
@@ -112,11 +113,11 @@ impl UnreadableMessage {
         if !self.received.id.is_empty() {
             attributes.push(("message_id", self.received.id.clone()));
         }
-        if cut < body.len() {
+        if kept.len() < body.len() {
             attributes.push(("cut_from_bytes", body.len().to_string()));
         }
         OutgoingMessage {
-            body: body[..cut].to_owned(),
+            body: kept.to_owned(),
             delay_s: 0,
             attributes,
         }

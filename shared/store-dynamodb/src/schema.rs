@@ -11,7 +11,7 @@
 //! | idempotency key | `k#` job `#` generation `#` slot | key |
 //! | worker | `workers` | id |
 
-use dueline_domain::{JobName, TaskId};
+use dueline_domain::{JobName, TaskId, hash::fnv1a};
 
 /// Partition key of the table (text).
 pub const PK: &str = "pk";
@@ -92,9 +92,7 @@ impl JobPartitions {
 /// A hash that must never change, because the keys of stored items depend on it. FNV-1a with a final mix, because its
 /// low bits are weak.
 pub(crate) fn spread(bytes: &[u8]) -> u64 {
-    let fnv = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let fnv = fnv1a(bytes.iter().copied());
     let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     mixed ^ (mixed >> 29)
 }

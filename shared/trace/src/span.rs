@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
-use dueline_domain::{JobName, TaskId};
+use dueline_domain::{JobName, TaskId, truncate_text};
 use opentelemetry::{
     Context, KeyValue, Value,
     global::BoxedTracer,
@@ -162,7 +162,7 @@ impl TaskSpan {
 
     /// Marks the step as failed, with a short name of the error and the beginning of its text.
     pub fn failed(&self, error_type: &str, mut text: String) {
-        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+        text.truncate(truncate_text(&text, ERROR_BYTES_MAX).len());
         self.set("error.type", error_type.to_owned());
         self.context.span().set_status(Status::error(text));
     }

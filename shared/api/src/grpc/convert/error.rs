@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dueline_domain::{WorkerId, limits};
+use dueline_domain::{WorkerId, limits, truncate_text};
 use prost::Message as _;
 use tonic::Code;
 
@@ -44,11 +44,11 @@ impl From<&ApiError> for proto::ApiError {
         let short = limits().text_bytes_max;
         Self {
             kind: proto::ErrorKind::from(error.kind()).into(),
-            reason: field::cut(error.reason(), short).to_owned(),
-            message: field::cut(error.message(), max).to_owned(),
+            reason: truncate_text(error.reason(), short).to_owned(),
+            message: truncate_text(error.message(), max).to_owned(),
             field: error
                 .field()
-                .map(|field| field::cut(field, short).to_owned()),
+                .map(|field| truncate_text(field, short).to_owned()),
             state: error.state().map(enums::state_number),
             owner: error.owner().map(ToString::to_string),
             retry_after_ms: error.retry_after().map(field::millis),
@@ -88,7 +88,7 @@ impl From<proto::ApiError> for ApiError {
 /// The error of a whole call.
 pub(crate) fn error_to_status(error: &ApiError) -> tonic::Status {
     let code = code_of(error.kind());
-    let message = field::cut(error.message(), STATUS_TEXT_BYTES_MAX);
+    let message = truncate_text(error.message(), STATUS_TEXT_BYTES_MAX);
     let details = RpcStatus {
         code: code.into(),
         message: message.to_owned(),

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_domain::{JobName, Priority, Timestamp, Token, Weight, WorkerId, WriteId, limits};
+use dueline_domain::{
+    JobName, Priority, Timestamp, Token, Weight, WorkerId, WriteId, limits, truncate_text,
+};
 
 pub(crate) use crate::check::field::*;
 use crate::{ApiError, check};
@@ -71,14 +73,9 @@ pub(crate) fn batch(field: &'static str, len: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// A text for people, cut to the limit of error texts on a character boundary.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes_max)]
-}
-
 /// An error text of a worker: a long one is cut, because refusing it would lose the outcome.
 pub(crate) fn error_text(text: &str) -> Arc<str> {
-    Arc::from(cut(text, limits().error_bytes_max))
+    Arc::from(truncate_text(text, limits().error_bytes_max))
 }
 
 pub(crate) fn text_opt(text: Option<String>) -> Option<Arc<str>> {
@@ -129,12 +126,5 @@ mod tests {
         assert_eq!(millis(Duration::from_nanos(1)), 1);
         assert_eq!(millis(Duration::from_millis(7)), 7);
         assert_eq!(millis(Duration::MAX), u64::MAX);
-    }
-
-    #[test]
-    fn texts_are_cut_between_characters() {
-        assert_eq!(cut("aäb", 2), "a");
-        assert_eq!(cut("aäb", 3), "aä");
-        assert_eq!(cut("aäb", 99), "aäb");
     }
 }

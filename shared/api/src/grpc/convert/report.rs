@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueline_domain::{Outcome, Timestamp, limits};
+use dueline_domain::{Outcome, Timestamp, limits, truncate_text};
 
 use super::{enums, field};
 use crate::{
@@ -64,7 +64,7 @@ impl From<Action> for WireAction {
 
 /// A text of a handler may have any length, the message it travels in may not.
 fn cut(text: &str) -> String {
-    field::cut(text, limits().error_bytes_max).to_owned()
+    truncate_text(text, limits().error_bytes_max).to_owned()
 }
 
 impl TryFrom<WireAction> for Action {
