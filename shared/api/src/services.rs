@@ -171,9 +171,9 @@ impl Assignment {
         let claimed_at = lease.claimed_at;
         let policy = task.policy(&job.policy);
         let started = task.kind() == StateKind::Processing;
+        let attempt = task.attempt();
         // A try is counted when its run begins.
-        let attempt = task.tries.saturating_sub(u32::from(started));
-        let start_first = !started && !policy.retry.allows_after(attempt.saturating_add(1));
+        let start_first = !started && !policy.retry.allows_after(task.tries.saturating_add(1));
         let (claim_timeout, run_timeout) = (policy.claim_timeout, policy.run_timeout);
         let heartbeat_timeout = policy.heartbeat_timeout;
         let heartbeat_increment = policy.heartbeat_increment;

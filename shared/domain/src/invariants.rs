@@ -47,6 +47,15 @@ pub fn check_task(task: &Task) -> Result<(), Violation> {
     if kind == StateKind::Succeeded && (task.tries == 0 || task.started_at.is_none()) {
         return broken("TL-4 a succeeded task has run", kind.name());
     }
+    if task.last_owner.is_some() && !kind.is_final() {
+        return broken("TL-11 only a finished task has a last owner", kind.name());
+    }
+    let runs = task.history.as_ref().map_or(&[][..], |past| &past.runs);
+    let attempts = runs.iter().map(|run| run.attempt);
+    if !attempts.is_sorted_by(|one, next| one < next) {
+        let detail = kind.name();
+        return broken("TL-10 each run of a task has a number of its own", detail);
+    }
     Ok(())
 }
 

@@ -22,7 +22,7 @@ pub struct Task {
     pub priority: Priority,
     /// What the task counts against an executor's maximum concurrency.
     pub weight: Weight,
-    /// When the task was first due; retries do not change it.
+    /// When the task was first due. Retries do not change it; a user may, see [`Task::original_run_at`].
     pub run_at: Timestamp,
     /// When the task was submitted.
     pub created_at: Timestamp,
@@ -32,7 +32,10 @@ pub struct Task {
     pub started_at: Option<Timestamp>,
     /// When the task ended.
     pub finished_at: Option<Timestamp>,
-    /// Runs that used a try. The attempt of the run in progress is this number minus one.
+    /// The worker that owned the task when it ended; `None` if none did, or if an older program stored the end.
+    pub last_owner: Option<WorkerId>,
+    /// Runs that used a try. Abandoned runs and those before a redrive do not count; see [`Task::attempt`] for the
+    /// number of a run.
     pub tries: u32,
     /// Claims lost before a run began. They use no try but are capped.
     pub losses: u32,
@@ -75,6 +78,8 @@ pub struct TaskOptions {
     pub trace: Option<Arc<str>>,
     /// Settings that replace those of the job.
     pub overrides: Option<Overrides>,
+    /// The run time of the submit, if a user has changed the run time since. Never part of a submit.
+    pub original_run_at: Option<Timestamp>,
 }
 
 impl TaskOptions {
@@ -93,6 +98,8 @@ impl TaskOptions {
             // Each request has a trace of its own.
             trace: _,
             overrides,
+            // No submit has one.
+            original_run_at: _,
         } = submit;
         self.name == *name
             && self.details == *details
@@ -130,11 +137,23 @@ pub struct History {
 impl History {
     /// Adds a run. When the history is full, the second run is removed.
     pub fn push(&mut self, run: RunRecord) {
-        if self.runs.len() >= limits().history_len_max {
-            self.runs.remove(1);
-            self.dropped = self.dropped.saturating_add(1);
-        }
+        self.push_within(run, limits().history_len_max);
+    }
+
+    fn push_within(&mut self, run: RunRecord, len_max: usize) {
         self.runs.push(run);
+        let excess = self.runs.len().saturating_sub(len_max);
+        // With room for a single run, that is the latest one.
+        let kept = usize::from(len_max > 1);
+        self.runs.drain(kept..kept + excess);
+        let excess = u32::try_from(excess).unwrap_or(u32::MAX);
+        self.dropped = self.dropped.saturating_add(excess);
+    }
+
+    /// Number of runs that were added.
+    fn len(&self) -> u32 {
+        let kept = u32::try_from(self.runs.len()).unwrap_or(u32::MAX);
+        kept.saturating_add(self.dropped)
     }
 }
 
@@ -277,13 +296,16 @@ impl NewTask {
     /// The task that this submit creates at `now`. It is created as enqueued if it is due and its job allows that
     /// (`may_enqueue`), so that a task to run now needs no second write.
     pub fn into_task(
-        self,
+        mut self,
         policy: &Policy,
         now: Timestamp,
         token: Token,
         write: WriteId,
         may_enqueue: bool,
     ) -> Task {
+        if let Some(options) = &mut self.options {
+            options.original_run_at = None;
+        }
         let run_at = self.due.time(now);
         let state = if run_at <= now && may_enqueue {
             let expires_at = now.after(policy.enqueue_timeout);
@@ -302,6 +324,7 @@ impl NewTask {
             changed_at: now,
             started_at: None,
             finished_at: None,
+            last_owner: None,
             tries: 0,
             losses: 0,
             cancel_requested: false,
@@ -358,9 +381,48 @@ impl Task {
         self.state.lease()
     }
 
+    /// The worker that owns the task, or that owned it when it ended. Stores keep both in one place.
+    pub fn worker(&self) -> Option<&WorkerId> {
+        let owner = self.lease().map(|lease| &lease.worker);
+        owner.or(self.last_owner.as_ref())
+    }
+
     /// The input of the next run: the checkpoint, or else the payload.
     pub fn input(&self) -> &Bytes {
         self.checkpoint.as_ref().unwrap_or(&self.payload)
+    }
+
+    /// The run time of the submit, whether or not a user has changed the run time since.
+    pub fn original_run_at(&self) -> Timestamp {
+        let options = self.options.as_ref();
+        let original = options.and_then(|options| options.original_run_at);
+        original.unwrap_or(self.run_at)
+    }
+
+    /// Sets a new run time, and keeps the original one.
+    fn reschedule(&mut self, run_at: Timestamp) {
+        let original = self.original_run_at();
+        self.run_at = run_at;
+        if original != run_at {
+            self.options.get_or_insert_default().original_run_at = Some(original);
+        } else if let Some(options) = &mut self.options {
+            options.original_run_at = None;
+        }
+    }
+
+    /// The attempt of the run in progress or of the successful run; else of the next run. No two runs of a task have the
+    /// same one, whatever happens to the count of tries: each run that ends without success enters the history, and
+    /// the history counts what it does not keep.
+    pub fn attempt(&self) -> u32 {
+        self.history.as_ref().map_or(0, |history| history.len())
+    }
+
+    /// The attempt of the latest run, which may be in progress; `None` before the first.
+    pub fn latest_attempt(&self) -> Option<u32> {
+        match self.kind() {
+            StateKind::Processing | StateKind::Succeeded => Some(self.attempt()),
+            _ => self.attempt().checked_sub(1),
+        }
     }
 
     /// The policy of this task: that of its job, with the task's overrides.
@@ -403,7 +465,7 @@ impl Task {
             options,
         } = submit;
         let same_time = match *due {
-            Due::At(time) => time == self.run_at,
+            Due::At(time) => time == self.original_run_at(),
             // The time of the first submit counts, and a repetition arrives later.
             Due::Now | Due::After(_) => true,
         };
@@ -428,6 +490,7 @@ impl Task {
             changed_at,
             started_at,
             finished_at,
+            last_owner,
             write,
             run,
             checkpoint,
@@ -444,6 +507,7 @@ impl Task {
         self.changed_at = changed_at;
         self.started_at = started_at;
         self.finished_at = finished_at;
+        self.last_owner = last_owner;
         self.write = write;
         self.owed = owed;
         if let Some(run) = run {
@@ -466,7 +530,9 @@ impl Task {
             self.error = None;
         }
         if let Some(change) = modified {
-            self.run_at = change.run_at.unwrap_or(self.run_at);
+            if let Some(run_at) = change.run_at {
+                self.reschedule(run_at);
+            }
             self.priority = change.priority.unwrap_or(self.priority);
             self.weight = change.weight.unwrap_or(self.weight);
             if let Some(payload) = change.payload {
@@ -479,6 +545,33 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_history_of_any_length_keeps_its_limit_and_counts_the_rest() {
+        let run = |attempt| RunRecord {
+            attempt,
+            worker: WorkerId::parse("w@1").unwrap(),
+            started_at: Timestamp::EPOCH,
+            finished_at: Timestamp::EPOCH,
+            end: RunEnd::Retriable,
+            info: "".into(),
+        };
+        for (len_max, kept) in [(0, &[][..]), (1, &[4]), (2, &[0, 4]), (3, &[0, 3, 4])] {
+            let mut history = History::default();
+            for attempt in 0..5 {
+                history.push_within(run(attempt), len_max);
+                assert_eq!(history.len(), attempt + 1);
+            }
+            let attempts: Vec<_> = history.runs.iter().map(|run| run.attempt).collect();
+            assert_eq!(attempts, kept, "at most {len_max}");
+            assert_eq!(history.dropped as usize, 5 - kept.len());
+        }
+        // A limit that was lowered shortens a longer history.
+        let mut history = History::default();
+        (0..5).for_each(|attempt| history.push_within(run(attempt), 5));
+        history.push_within(run(5), 2);
+        assert_eq!((history.runs.len(), history.dropped), (2, 4));
+    }
 
     fn submit() -> NewTask {
         let job = JobName::parse("mail").unwrap();
@@ -497,6 +590,40 @@ mod tests {
             options: Some(Box::new(options)),
             ..submit()
         }
+    }
+
+    #[test]
+    fn f_011_a_repeated_submit_is_recognised_after_a_reschedule() {
+        let due = |ms| NewTask {
+            due: Due::At(Timestamp::clamped(ms)),
+            ..submit()
+        };
+        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
+        let now = Timestamp::clamped(1_000);
+        let mut task = due(5_000).into_task(&Policy::default(), now, token, write, true);
+        task.reschedule(Timestamp::clamped(6_000));
+        assert!(task.matches_submit(&due(5_000)));
+        assert!(!task.matches_submit(&due(6_000)));
+        task.reschedule(Timestamp::clamped(7_000));
+        assert_eq!(task.original_run_at(), Timestamp::clamped(5_000));
+        task.reschedule(Timestamp::clamped(5_000));
+        assert_eq!(
+            task.options,
+            Some(Box::default()),
+            "nothing differs any more"
+        );
+    }
+
+    #[test]
+    fn f_011_a_submit_has_no_original_run_time() {
+        let submit = with(TaskOptions {
+            original_run_at: Some(Timestamp::clamped(5)),
+            ..TaskOptions::default()
+        });
+        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
+        let now = Timestamp::clamped(1_000);
+        let task = submit.into_task(&Policy::default(), now, token, write, true);
+        assert_eq!(task.original_run_at(), now);
     }
 
     #[test]

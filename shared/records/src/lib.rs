@@ -269,6 +269,8 @@ struct OptionsRecord {
     trace: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     overrides: Option<OverridesRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_run_at: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -305,6 +307,7 @@ pub fn options_to_json(options: &TaskOptions) -> String {
         content_type: options.content_type.clone(),
         trace: options.trace.clone(),
         overrides,
+        original_run_at: options.original_run_at.map(Timestamp::millis),
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
@@ -333,6 +336,7 @@ pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOption
         content_type: record.content_type,
         trace: record.trace,
         overrides,
+        original_run_at: record.original_run_at.map(Timestamp::clamped),
     })
 }
 
@@ -461,6 +465,22 @@ pub fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f_011_the_original_run_time_is_an_optional_field_of_the_options() {
+        let older = options_from_json(r#"{"name":"a"}"#, None).unwrap();
+        assert_eq!(older.original_run_at, None);
+        assert_eq!(options_to_json(&older), r#"{"name":"a"}"#);
+        let rescheduled = TaskOptions {
+            original_run_at: Some(Timestamp::clamped(5)),
+            ..older
+        };
+        let json = options_to_json(&rescheduled);
+        assert_eq!(options_from_json(&json, None).unwrap(), rescheduled);
+        // A program ignores the fields that a newer one has added.
+        let newer = options_from_json(r#"{"name":"a","later":{"x":1}}"#, None);
+        assert_eq!(newer.unwrap().name.as_deref(), Some("a"));
+    }
 
     #[test]
     fn a_past_run_is_stored_with_short_names_and_read_with_short_or_long_names() {

@@ -23,7 +23,7 @@ pub fn log_transition(before: Option<StateKind>, task: &Task) {
                 job.name = %task.job,
                 task.id = %task.id,
                 state = kind.name(),
-                attempt = task.tries.saturating_sub(1),
+                attempt = task.latest_attempt().unwrap_or(0),
                 reason,
                 $text
             )

@@ -149,7 +149,10 @@ fn small_attributes(task: &Task, index_entry: IndexEntry) -> Item {
             .map(|token: Token| id_bytes(token.to_stored())),
     );
     set(name::TRIGGER, trigger.and_then(time));
-    set(name::OWNER, lease.map(|lease| text(lease.worker.as_str())));
+    set(
+        name::OWNER,
+        task.worker().map(|worker| text(worker.as_str())),
+    );
     set(
         name::CLAIMED,
         lease.and_then(|lease| time(lease.claimed_at)),
@@ -233,10 +236,7 @@ impl TaskEncoder<'_> {
         let old = &before.task;
         let in_history = self.error_in_history();
         for (name, same) in [
-            (
-                name::OPTIONS,
-                old.options.is_some() == task.options.is_some(),
-            ),
+            (name::OPTIONS, old.options == task.options),
             (name::PAYLOAD, old.payload == task.payload),
             (name::CHECKPOINT, old.checkpoint == task.checkpoint),
             (name::ERROR, !in_history && old.error == task.error),

@@ -22,6 +22,7 @@ pub(crate) mod name {
     /// Due time, enqueue deadline, end of the lease, or time of the retry.
     pub(crate) const TRIGGER: &str = "t";
     pub(crate) const DEADLINE: &str = "z";
+    /// The owner; of a finished task, the last one.
     pub(crate) const OWNER: &str = "o";
     pub(crate) const CLAIMED: &str = "a";
     pub(crate) const HEARTBEAT: &str = "b";
@@ -236,10 +237,14 @@ fn token(item: &Item) -> Result<Token, InvalidData> {
     )
 }
 
+fn worker(item: &Item) -> Result<Option<WorkerId>, InvalidData> {
+    let worker = get_text(item, name::OWNER)?.map(WorkerId::parse);
+    worker.transpose().map_err(InvalidData::new)
+}
+
 fn lease(item: &Item) -> Result<Lease, InvalidData> {
-    let owner = required(get_text(item, name::OWNER)?, name::OWNER)?;
     Ok(Lease {
-        worker: WorkerId::parse(owner).map_err(InvalidData::new)?,
+        worker: required(worker(item)?, name::OWNER)?,
         claimed_at: time(item, name::CLAIMED)?,
         heartbeat_at: time(item, name::HEARTBEAT)?,
         expires_at: time(item, name::TRIGGER)?,
@@ -370,10 +375,15 @@ pub(crate) fn decode(
         }
     };
     let created_at = time(&item, name::CREATED)?;
+    let state = state(&item)?;
+    let last_owner = match state.kind().is_final() {
+        true => worker(&item)?,
+        false => None,
+    };
     let task = Task {
         id,
         job: job.clone(),
-        state: state(&item)?,
+        state,
         priority: Priority::new(get_num(&item, name::PRIORITY)?.unwrap_or(0))
             .map_err(InvalidData::new)?,
         weight: Weight::new(get_num(&item, name::WEIGHT)?.unwrap_or(1))
@@ -383,6 +393,7 @@ pub(crate) fn decode(
         changed_at: time_opt(&item, name::CHANGED)?.unwrap_or(created_at),
         started_at: time_opt(&item, name::STARTED)?,
         finished_at: time_opt(&item, name::FINISHED)?,
+        last_owner,
         tries: count(&item, name::TRIES)?.unwrap_or(0),
         losses: count(&item, name::LOSSES)?.unwrap_or(0),
         cancel_requested: get_flag(&item, name::CANCEL),

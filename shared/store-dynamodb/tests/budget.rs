@@ -65,6 +65,20 @@ async fn a_task_that_runs_at_once_costs_five_write_units() {
 }
 
 #[tokio::test]
+async fn f_077_the_name_of_the_last_owner_costs_no_write_unit() {
+    let mut metered = MeteredDriver::new().await;
+    // All sizes around the end of a kibibyte: where the payload of a new task is stored must leave room for the owner.
+    for payload in (600..=1_000).step_by(16) {
+        let task = metered.driver.create(0, metered.driver.task(payload)).await;
+        let task = metered.driver.run(20, &task).await;
+        metered.step_units();
+        let task = metered.driver.succeed(900, &task).await;
+        assert!(task.last_owner.is_some());
+        assert_eq!(metered.step_units(), 2.0, "a payload of {payload} bytes");
+    }
+}
+
+#[tokio::test]
 async fn a_scheduled_task_costs_six_write_units() {
     let mut metered = MeteredDriver::new().await;
     let task = NewTask {

@@ -67,10 +67,11 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
         let bits: Option<i64> = row.get(7)?;
         bits.and_then(Token::from_stored).ok_or_else(|| missing(7))
     };
+    let parse_worker =
+        |worker: &str| WorkerId::parse(worker).map_err(|error| corrupt(16, Type::Text, error));
     let lease = || {
-        let worker = row.get_ref(16)?.as_str()?;
         Ok::<_, rusqlite::Error>(Lease {
-            worker: WorkerId::parse(worker).map_err(|error| corrupt(16, Type::Text, error))?,
+            worker: parse_worker(row.get_ref(16)?.as_str()?)?,
             claimed_at: trigger_at(17)?,
             heartbeat_at: trigger_at(18)?,
             expires_at: trigger_at(19)?,
@@ -141,6 +142,10 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
         changed_at: time(row, 13)?,
         started_at: time_opt(row, 14)?,
         finished_at: time_opt(row, 15)?,
+        last_owner: match row.get_ref(16)?.as_str_or_null()? {
+            Some(worker) if kind.is_final() => Some(parse_worker(worker)?),
+            _ => None,
+        },
         tries: row.get(9)?,
         losses: row.get(10)?,
         cancel_requested: row.get(11)?,
@@ -313,7 +318,7 @@ pub(crate) fn update(
         task.changed_at.millis(),
         task.started_at.map(Timestamp::millis),
         task.finished_at.map(Timestamp::millis),
-        lease.map(|lease| lease.worker.as_str()),
+        task.worker().map(WorkerId::as_str),
         lease.map(|lease| lease.claimed_at.millis()),
         lease.map(|lease| lease.heartbeat_at.millis()),
         lease.map(|lease| lease.expires_at.millis()),
@@ -341,13 +346,15 @@ pub(crate) fn update_owed(db: &Connection, seq: i64, task: &Task) -> rusqlite::R
 /// Writes the columns that a user may modify.
 pub(crate) fn update_modified(db: &Connection, seq: i64, task: &Task) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "UPDATE task SET priority = :priority, weight = :weight, run_at = :run_at, payload = :payload WHERE seq = :seq",
+        "UPDATE task SET priority = :priority, weight = :weight, run_at = :run_at, extras = :extras, payload = :payload \
+         WHERE seq = :seq",
     )?
     .execute(named_params! {
         ":seq": seq,
         ":priority": task.priority.get(),
         ":weight": task.weight.get(),
         ":run_at": task.run_at.millis(),
+        ":extras": task.options.as_deref().map(dueline_records::options_to_json),
         ":payload": inline(Some(&task.payload)),
     })?;
     if task.payload.len() > INLINE_BYTES_MAX {

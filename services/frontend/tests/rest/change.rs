@@ -188,3 +188,48 @@ async fn a_failed_task_is_redriven_with_a_fresh_count() {
     assert_eq!(task.json["runs"][0]["end"], "fatal");
     assert!(kit.due.take().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn f_011_a_reschedule_shows_the_original_run_time() {
+    let kit = Kit::with_job().await;
+    let path = kit.submit(r#"{"delay_ms": 60000}"#).await;
+    let task = kit.get(&path).await.expect(200);
+    let submitted = task.json["run_at"].clone();
+    assert_eq!(task.json.get("original_run_at"), None);
+    for delay in ["120000", "180000"] {
+        let body = format!(r#"{{"delay_ms": {delay}}}"#);
+        kit.patch(&path, &body).await.expect(200);
+    }
+    let task = kit.get(&path).await.expect(200);
+    assert_eq!(task.json["original_run_at"], submitted);
+    assert_eq!(task.json["run_at"], "2023-11-14T22:16:20.000Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_077_a_task_names_the_worker_that_trashed_or_finished_it() {
+    let kit = Kit::with_job().await;
+    let trashed = kit.submit("{}").await;
+    let (work, token) = kit.claim("w@1").await;
+    let trash = format!("{work}/trash");
+    kit.report(&trash, &token, r#""reason": "broken""#)
+        .await
+        .expect(200);
+    let task = kit.get(&trashed).await.expect(200);
+    assert_eq!(
+        (task.text("state"), task.text("last_owner")),
+        ("trashed", "w@1")
+    );
+    assert_eq!(task.json["owner"], json!(null));
+    let done = kit.submit("{}").await;
+    let (work, token) = kit.claim("w@2").await;
+    for report in ["start", "complete"] {
+        let report = format!("{work}/{report}");
+        kit.report(&report, &token, "").await.expect(200);
+    }
+    let task = kit.get(&done).await.expect(200);
+    assert_eq!(
+        (task.text("state"), task.text("last_owner")),
+        ("succeeded", "w@2")
+    );
+    assert_eq!(task.json["runs"][0]["worker"], "w@2");
+}

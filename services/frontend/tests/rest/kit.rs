@@ -307,7 +307,7 @@ impl Controller for DirectWork {
             job: task.job.clone(),
             id: task.id,
             token: message.token,
-            attempt: task.tries,
+            attempt: task.attempt(),
             input: task.input().clone(),
             content_type: options.content_type,
             name: options.name,

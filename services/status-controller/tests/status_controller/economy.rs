@@ -126,9 +126,9 @@ async fn f_075_an_abandoned_started_claim_uses_no_try() {
     let (bench, _) = Bench::expensive().await;
     bench.put_job(with_retries(1)).await;
     let mut message = bench.submit(bench.new_task()).await;
-    for _ in 0..5 {
+    for attempt in 0..5 {
         let run = bench.claim_and_start(&message).await;
-        assert_eq!((run.attempt, run.started), (0, true));
+        assert_eq!((run.attempt, run.started), (attempt, true));
         bench.report(&run, Action::Abandon).await.unwrap();
         let task = bench.task(run.id).await;
         assert_eq!(

@@ -120,7 +120,8 @@ async fn f_075_an_abandoned_task_is_enqueued_at_once() {
     assert_eq!(sent.len(), 1);
     assert_ne!(sent[0].token, run.token);
     let next = bench.try_claim("v", &sent[0]).await.unwrap();
-    assert_eq!((next.id, next.attempt), (run.id, 0), "no try was used");
+    assert_eq!((next.id, next.attempt), (run.id, 1), "a number of its own");
+    assert_eq!(bench.task(run.id).await.tries, 0, "no try was used");
     assert!(next.started_before);
 }
 

@@ -29,7 +29,10 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         // The transport drops what is not well formed.
         trace: _,
         overrides,
+        original_run_at,
     } = &mut **options;
+    // Only a task that was rescheduled has one.
+    *original_run_at = None;
     short_text("name", name.as_deref())?;
     details(map.as_deref())?;
     tags(words)?;

@@ -134,6 +134,7 @@ impl TaskSubmit {
                 self.heartbeat_increment_ms,
                 self.run_timeout_ms,
             )?,
+            original_run_at: None,
         };
         Ok(NewTask {
             id_is_given: id.is_some(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dueline_domain::{
     JobName, Lease, Owed, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, TaskOptions,
-    WorkerId, limits,
+    WorkerId, limits, truncate_text,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -99,8 +99,11 @@ pub struct TaskView {
     pub result_base64: Option<String>,
     /// Why it last failed, was cancelled, trashed or dropped.
     pub error: Option<String>,
-    /// When it was first due.
+    /// When it was first due. Retries do not change it, but a user may.
     pub run_at: Time,
+    /// When it was first due as it was submitted; only present after a user has changed that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original_run_at: Option<Time>,
     /// When the scheduler processes it next: its due time, the time of its next try, the end of its lease, or the next
     /// try of what it owes.
     pub trigger_at: Option<Time>,
@@ -122,7 +125,8 @@ pub struct TaskView {
     pub losses: u32,
     /// How many lost claims it survives.
     pub losses_max: u32,
-    /// Number of the run in progress, or of the latest one; 0 for the first.
+    /// Number of the run in progress, or of the latest one; 0 for the first. No two runs of a task have the same number,
+    /// also after an abandon or a redrive.
     pub attempt: Option<u32>,
     /// Waits after a failure of the standard class.
     pub backoff: BackoffSpec,
@@ -136,6 +140,10 @@ pub struct TaskView {
     #[serde(default, with = "as_text::option")]
     #[schema(value_type = Option<String>)]
     pub owner: Option<WorkerId>,
+    /// Who owned it when it ended: who finished, failed, trashed or lost it.
+    #[serde(default, with = "as_text::option")]
+    #[schema(value_type = Option<String>)]
+    pub last_owner: Option<WorkerId>,
     /// When the owner took it.
     pub claimed_at: Option<Time>,
     /// When the owner was last heard of.
@@ -186,7 +194,7 @@ impl From<&Owed> for OwedView {
 pub struct RunView {
     /// Its number; 0 for the first.
     pub attempt: u32,
-    /// Who ran it; a successful run does not keep it.
+    /// Who ran it; null for a successful run that an older version stored.
     #[serde(default, with = "as_text::option")]
     #[schema(value_type = Option<String>)]
     pub worker: Option<WorkerId>,
@@ -277,6 +285,7 @@ impl TaskView {
             result_base64: result.base64,
             error: owned(task.error.as_ref()),
             run_at: task.run_at.into(),
+            original_run_at: options.original_run_at.map(Into::into),
             trigger_at: task.trigger_at().map(Into::into),
             created_at: task.created_at.into(),
             created_by: owned(options.created_by.as_ref()),
@@ -287,12 +296,13 @@ impl TaskView {
             retries_max: policy.retry.retries_max.into(),
             losses: task.losses,
             losses_max: policy.losses_max,
-            attempt: task.tries.checked_sub(1),
+            attempt: task.latest_attempt(),
             backoff: policy.retry.standard.into(),
             heartbeat_timeout_ms: millis(policy.heartbeat_timeout),
             heartbeat_increment_ms: millis(policy.heartbeat_increment),
             run_timeout_ms: policy.run_timeout.map(millis),
             owner: lease.map(|lease| lease.worker.clone()),
+            last_owner: task.last_owner.clone(),
             claimed_at: lease.map(|lease| lease.claimed_at.into()),
             heartbeat_at: lease.map(|lease| lease.heartbeat_at.into()),
             expires_at: lease.map(|lease| lease.ends_at().into()),
@@ -325,8 +335,8 @@ fn runs(task: &Task) -> Vec<RunView> {
         && let (Some(started_at), Some(finished_at)) = (task.started_at, task.finished_at)
     {
         runs.push(RunView {
-            attempt: task.tries.saturating_sub(1),
-            worker: None,
+            attempt: task.attempt(),
+            worker: task.last_owner.clone(),
             started_at: started_at.into(),
             finished_at: finished_at.into(),
             end: RunEnd::Succeeded.name().to_owned(),
@@ -341,8 +351,7 @@ fn readable(bytes: &[u8]) -> String {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return format!("{} bytes", bytes.len());
     };
-    let end = text.floor_char_boundary(limits().error_bytes_max);
-    text[..end].to_owned()
+    truncate_text(text, limits().error_bytes_max).to_owned()
 }
 
 /// A page of tasks, newest first.
@@ -402,10 +411,35 @@ mod tests {
     }
 
     #[test]
+    fn f_011_the_original_run_time_is_shown_once_it_differs() {
+        let mut task = task();
+        assert_eq!(json(&task).get("original_run_at"), None);
+        task.options = Some(Box::new(TaskOptions {
+            original_run_at: Some(Timestamp::clamped(500)),
+            ..TaskOptions::default()
+        }));
+        let view = json(&task);
+        assert_eq!(view["original_run_at"], "1970-01-01T00:00:00.500Z");
+        assert_eq!(view["run_at"], "1970-01-01T00:00:01.000Z");
+    }
+
+    #[test]
     fn f_042_the_successful_run_is_the_last_of_the_history() {
+        let worker = WorkerId::parse("w@1").unwrap();
+        let abandoned = RunRecord {
+            attempt: 0,
+            worker: worker.clone(),
+            started_at: Timestamp::clamped(1_000),
+            finished_at: Timestamp::clamped(1_500),
+            end: RunEnd::Abandoned,
+            info: "".into(),
+        };
         let mut task = task();
         task.state = State::Succeeded;
-        task.tries = 2;
+        // The abandoned run used no try, but it has a number.
+        task.tries = 1;
+        task.history.get_or_insert_default().push(abandoned);
+        task.last_owner = Some(worker);
         task.started_at = Some(Timestamp::clamped(2_000));
         task.finished_at = Some(Timestamp::clamped(3_000));
         task.result = Some(Bytes::from_static("fertig ü".as_bytes()));
@@ -415,9 +449,16 @@ mod tests {
         assert_eq!(view.get("result_base64"), None);
         assert_eq!(view["checkpoint_base64"], "/w==");
         assert_eq!(view.get("checkpoint_text"), None);
-        let run = &view["runs"][0];
+        assert_eq!(
+            (&view["attempt"], &view["last_owner"]),
+            (&1.into(), &"w@1".into())
+        );
+        let run = &view["runs"][1];
         assert_eq!(run["end"], "succeeded");
-        assert_eq!(run["attempt"], 1);
+        assert_eq!(
+            (&run["attempt"], &run["worker"]),
+            (&1.into(), &"w@1".into())
+        );
         assert_eq!(run["info"], "fertig ü");
         assert_eq!(run["finished_at"], "1970-01-01T00:00:03.000Z");
     }

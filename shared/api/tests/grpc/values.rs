@@ -127,6 +127,7 @@ pub(crate) fn options() -> TaskOptions {
             heartbeat_increment: Some(Duration::ZERO),
             run_timeout: Some(MS * 5),
         }),
+        original_run_at: None,
     }
 }
 
@@ -195,6 +196,7 @@ fn rich_task(state: State) -> Task {
         state,
         started_at: Some(at(3)),
         finished_at: Some(Timestamp::EPOCH),
+        last_owner: Some(worker()),
         tries: u32::MAX,
         losses: 2,
         cancel_requested: true,

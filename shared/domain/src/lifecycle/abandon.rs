@@ -14,7 +14,7 @@ pub(super) fn abandon(
         State::Processing { token: current, .. } if *current == token => {
             let started_at = task.started_at.unwrap_or(task.changed_at);
             let why = "abandoned by the worker";
-            Some(context.run_record(started_at, task.tries, RunEnd::Abandoned, why))
+            Some(context.run_record(started_at, RunEnd::Abandoned, why))
         }
         _ => return Err(context.reject_worker(token)),
     };

@@ -31,7 +31,7 @@ pub(super) fn finish(
         _ => return Err(context.reject_worker(token)),
     };
     let (tries, started_at) = (begun.tries, begun.started_at.unwrap_or(context.now));
-    let run = |end, info: &Arc<str>| Some(context.run_record(started_at, tries, end, info));
+    let run = |end, info: &Arc<str>| Some(context.run_record(started_at, end, info));
     let decided = match outcome {
         Outcome::Success { result } => Transition {
             result: result.clone(),

@@ -97,6 +97,7 @@ impl MoveContext<'_> {
             changed_at: self.now,
             started_at: self.task.started_at,
             finished_at: None,
+            last_owner: self.task.last_owner.clone(),
             write: self.write,
             run: None,
             checkpoint: None,
@@ -114,6 +115,7 @@ impl MoveContext<'_> {
         Transition {
             owed: sink.map(|_| Owed::new(Effect::Deliver, self.now)),
             finished_at: Some(self.now),
+            last_owner: self.task.lease().map(|lease| lease.worker.clone()),
             cancel_requested: false,
             error,
             ..self.to(state)
@@ -150,16 +152,10 @@ impl MoveContext<'_> {
     }
 
     /// The record of a run that began at `started_at` and ends now.
-    fn run_record(
-        &self,
-        started_at: Timestamp,
-        tries: u32,
-        end: RunEnd,
-        info: &str,
-    ) -> Box<RunRecord> {
+    fn run_record(&self, started_at: Timestamp, end: RunEnd, info: &str) -> Box<RunRecord> {
         let worker = self.task.lease().map(|lease| lease.worker.clone());
         Box::new(RunRecord {
-            attempt: tries.saturating_sub(1),
+            attempt: self.task.attempt(),
             worker: worker.unwrap_or_else(|| {
                 // Only a task with an owner has a run, so this id is never stored.
                 WorkerId::parse("unknown").expect("a legal worker id")

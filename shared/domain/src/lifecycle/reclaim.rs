@@ -44,7 +44,7 @@ pub(super) fn run_lost(
 ) -> Transition {
     let task = context.task;
     let started_at = task.started_at.unwrap_or(task.changed_at);
-    let run = context.run_record(started_at, task.tries, RunEnd::Lost, why);
+    let run = context.run_record(started_at, RunEnd::Lost, why);
     let error = Some(run.info.clone());
     let failures = task.tries.saturating_sub(1);
     let transition = if task.cancel_requested {

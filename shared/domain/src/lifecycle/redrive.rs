@@ -10,6 +10,7 @@ pub(super) fn redrive(context: &MoveContext<'_>) -> Result<Transition, Rejected>
             tries: 0,
             losses: 0,
             started_at: None,
+            last_owner: None,
             fresh: true,
             ..context.to(State::New {
                 due_at: context.now,

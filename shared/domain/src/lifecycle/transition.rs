@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Modification;
-use crate::{Owed, RunRecord, State, Timestamp, WriteId};
+use crate::{Owed, RunRecord, State, Timestamp, WorkerId, WriteId};
 
 /// A decided change of a task: the fields that one write sets. Nothing else changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub struct Transition {
     pub started_at: Option<Timestamp>,
     /// End of the task.
     pub finished_at: Option<Timestamp>,
+    /// The worker that owned the task when it ended.
+    pub last_owner: Option<WorkerId>,
     /// The name of this write.
     pub write: WriteId,
     /// A run to add to the history.

@@ -15,7 +15,7 @@ pub(super) fn trash(
         State::Claimed { token: current, .. } if *current == token => None,
         State::Processing { token: current, .. } if *current == token => {
             let started_at = task.started_at.unwrap_or(task.changed_at);
-            Some(context.run_record(started_at, task.tries, RunEnd::Trashed, reason))
+            Some(context.run_record(started_at, RunEnd::Trashed, reason))
         }
         _ => return Err(context.reject_worker(token)),
     };

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use dueline_domain::{
     Backoff, Event, Jitter, JobName, NewTask, Outcome, Policy, Rejected, RetryClass, State,
-    StateKind, Task, TaskId, Timestamp, Token, Transition, Verb, WriteId, apply, check_task,
-    check_transition, limits,
+    StateKind, Task, TaskId, TaskOptions, Timestamp, Token, Transition, Verb, WriteId, apply,
+    check_task, check_transition, limits,
 };
 use proptest::prelude::*;
 
@@ -95,7 +95,22 @@ fn check_advance(task: &Task, next: &Task, transition: &Transition) -> Result<()
     prop_assert_eq!(next.priority, change.priority.unwrap_or(task.priority));
     prop_assert_eq!(next.weight, task.weight);
     prop_assert_eq!(&next.payload, &task.payload);
-    prop_assert_eq!(&next.options, &task.options);
+    prop_assert_eq!(next.original_run_at(), task.original_run_at());
+    let others = |task: &Task| TaskOptions {
+        original_run_at: None,
+        ..task.options.as_deref().cloned().unwrap_or_default()
+    };
+    prop_assert_eq!(others(next), others(task));
+    let owner = task.lease().map(|lease| &lease.worker);
+    let last_owner = owner.or(task.last_owner.as_ref());
+    let last_owner = last_owner.filter(|_| next.kind().is_final());
+    prop_assert_eq!(next.last_owner.as_ref(), last_owner);
+    if next.kind() == StateKind::Processing && task.kind() != StateKind::Processing {
+        prop_assert!(
+            task.latest_attempt()
+                .is_none_or(|before| before < next.attempt())
+        );
+    }
     let checkpoint = transition.checkpoint.clone().or(task.checkpoint.clone());
     prop_assert_eq!(&next.checkpoint, &checkpoint);
     let runs = |task: &Task| {

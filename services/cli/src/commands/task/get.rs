@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
 use dueline_api::v1::{OwedView, RetriesMax, RunView, TaskView, Time};
+use dueline_domain::WorkerId;
 use serde_json::value::RawValue;
 
 use crate::{
@@ -43,10 +44,10 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
     let tags = (!task.tags.is_empty()).then(|| Cell::new(clean(&task.tags.join(", "))));
     let details = (task.details.get() != "{}").then(|| Cell::new(clean(task.details.get())));
     let weight = (task.weight != 1).then(|| Cell::new(task.weight));
-    let owner = task
-        .owner
-        .as_ref()
-        .map(|owner| Cell::new(clean(owner.as_str())));
+    let worker = |worker: &Option<WorkerId>| {
+        let worker = worker.as_ref();
+        worker.map(|worker| Cell::new(clean(worker.as_str())))
+    };
     let cancel = task
         .cancel_requested
         .then(|| style.coloured("requested", Color::Yellow));
@@ -71,10 +72,12 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("submitted", when(Some(task.created_at))),
         ("submitted by", text(&task.created_by)),
         ("due", when(Some(task.run_at))),
+        ("originally due", when(task.original_run_at)),
         ("trigger time", when(task.trigger_at)),
         ("started", when(task.started_at)),
         ("ended", when(task.finished_at)),
-        ("owner", owner),
+        ("owner", worker(&task.owner)),
+        ("last owner", worker(&task.last_owner)),
         ("last heartbeat", when(task.heartbeat_at)),
         (
             "payload",

@@ -26,6 +26,7 @@ impl From<Task> for proto::Task {
             changed_at_ms: task.changed_at.millis(),
             started_at_ms: task.started_at.map(Timestamp::millis),
             finished_at_ms: task.finished_at.map(Timestamp::millis),
+            last_owner: task.last_owner.map(|worker| worker.to_string()),
             tries: task.tries,
             losses: task.losses,
             cancel_requested: task.cancel_requested,
@@ -34,6 +35,11 @@ impl From<Task> for proto::Task {
             result: task.result,
             error: field::string_opt(task.error),
             history: task.history.map(|history| (*history).into()),
+            original_run_at_ms: task
+                .options
+                .as_ref()
+                .and_then(|options| options.original_run_at)
+                .map(Timestamp::millis),
             options: task.options.map(|options| (*options).into()),
             owed: task.owed.map(|owed| (*owed).into()),
         }
@@ -44,6 +50,13 @@ impl TryFrom<proto::Task> for Task {
     type Error = ApiError;
 
     fn try_from(task: proto::Task) -> Result<Self, ApiError> {
+        let options = task.options.map(TaskOptions::try_from).transpose()?;
+        let mut options = options.map(Box::new);
+        let original = "task.original_run_at_ms";
+        if let Some(run_at) = field::timestamp_opt(original, task.original_run_at_ms)? {
+            options.get_or_insert_default().original_run_at = Some(run_at);
+        }
+        let last_owner = task.last_owner.as_deref();
         Ok(Self {
             id: field::task_id("task.id", &task.id)?,
             job: field::job_name("task.job", &task.job)?,
@@ -55,6 +68,9 @@ impl TryFrom<proto::Task> for Task {
             changed_at: field::timestamp("task.changed_at_ms", task.changed_at_ms)?,
             started_at: field::timestamp_opt("task.started_at_ms", task.started_at_ms)?,
             finished_at: field::timestamp_opt("task.finished_at_ms", task.finished_at_ms)?,
+            last_owner: last_owner
+                .map(|worker| field::worker_id("task.last_owner", worker))
+                .transpose()?,
             tries: task.tries,
             losses: task.losses,
             cancel_requested: task.cancel_requested,
@@ -67,10 +83,7 @@ impl TryFrom<proto::Task> for Task {
                 .history
                 .map(|history| History::try_from(history).map(Box::new))
                 .transpose()?,
-            options: task
-                .options
-                .map(|options| TaskOptions::try_from(options).map(Box::new))
-                .transpose()?,
+            options,
             owed: task
                 .owed
                 .map(|owed| Owed::try_from(owed).map(Box::new))

@@ -336,6 +336,7 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
             heartbeat_increment: Some(secs(0)),
             run_timeout: Some(secs(43)),
         }),
+        original_run_at: None,
     };
     let new = NewTask {
         priority: Priority::new(-1000).expect("a priority"),

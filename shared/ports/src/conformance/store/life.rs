@@ -73,7 +73,11 @@ pub async fn f_043_history_has_one_entry_per_run_that_failed(store: Arc<dyn Stor
         task = kit.trigger(ms + 90_000, &task).await;
     }
     let task = kit.run(300_000, &task, "w3").await;
+    assert_eq!(task.last_owner, None);
     let task = kit.finish(300_001, &task, success("ok")).await;
+    // A run that succeeded is not in the history.
+    assert_eq!(task.last_owner, Some(worker("w3")));
+    assert_eq!(task.latest_attempt(), Some(2));
     let runs = &task.history.as_ref().expect("a history").runs;
     let seen: Vec<_> = runs.iter().map(|r| (r.attempt, &*r.info, r.end)).collect();
     let end = RunEnd::Retriable;

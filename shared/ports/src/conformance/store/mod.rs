@@ -93,6 +93,8 @@ macro_rules! store_conformance {
             a_pending_task_can_be_cancelled
             a_running_task_is_cancelled_by_a_request_to_its_worker
             a_pending_task_can_be_modified
+            f_011_a_reschedule_keeps_the_original_run_time
+            run_numbers_never_repeat_after_an_abandon_or_a_redrive
             a_new_priority_replaces_the_message_of_an_enqueued_task
             f_018_an_owned_task_cannot_be_modified
             a_failed_task_can_be_redriven

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Event, Modification, Outcome, Priority, Reason, RunEnd, RunningCancel, State, StateKind, Task,
-    Weight,
+    Claim, Due, Event, Modification, NewTask, Outcome, Priority, Reason, RunEnd, RunningCancel,
+    State, StateKind, Task, TaskOptions, Weight,
 };
 
-use super::kit::{StoreKit, at, fatal, retriable, secs, token};
+use super::kit::{StoreKit, at, fatal, retriable, secs, success, token, worker};
 use crate::{Rng as _, Store};
 
 fn cancel(running: RunningCancel) -> Event {
@@ -98,6 +98,85 @@ pub async fn a_pending_task_can_be_modified(store: Arc<dyn Store>) {
     assert_eq!(kit.due(70_000).await.tasks.len(), 3);
 }
 
+fn abandon(kit: &StoreKit, task: &Task) -> Event {
+    Event::Abandon {
+        token: token(task),
+        next: kit.rng.token(),
+    }
+}
+
+pub async fn f_011_a_reschedule_keeps_the_original_run_time(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let reschedule = |ms| Event::Modify {
+        change: Modification {
+            run_at: Some(at(ms)),
+            ..Modification::default()
+        },
+        token: kit.rng.token(),
+    };
+    // Details that fill a kibibyte, which DynamoDB stores apart.
+    let details = format!(r#"{{"a":"{}"}}"#, "x".repeat(1_500));
+    let options = TaskOptions {
+        key: Some("a key".into()),
+        details: Some(details.into()),
+        ..TaskOptions::default()
+    };
+    for options in [None, Some(Box::new(options))] {
+        let due = Due::At(at(50_000));
+        let new = kit.new_task();
+        let task = NewTask {
+            due,
+            options,
+            ..new
+        };
+        let task = kit.create(0, task).await;
+        assert_eq!(task.original_run_at(), at(50_000));
+        let created = task.options.clone().unwrap_or_default();
+        let task = kit.apply(1, &task, reschedule(60_000)).await;
+        let task = kit.apply(2, &task, reschedule(70_000)).await;
+        let task = kit.trigger(70_000, &task).await;
+        let task = kit.run(70_001, &task, "w").await;
+        let task = kit.finish(70_002, &task, retriable("once")).await;
+        let times = (task.run_at, task.original_run_at());
+        assert_eq!(times, (at(70_000), at(50_000)));
+        let kept = TaskOptions {
+            original_run_at: None,
+            ..*task.options.clone().expect("options")
+        };
+        assert_eq!(kept, *created);
+        let task = kit.apply(70_003, &task, reschedule(80_000)).await;
+        let times = (task.run_at, task.original_run_at());
+        assert_eq!(times, (at(80_000), at(50_000)));
+    }
+}
+
+pub async fn run_numbers_never_repeat_after_an_abandon_or_a_redrive(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut task = kit.create(0, kit.new_task()).await;
+    let mut seen = Vec::new();
+    for round in 0..4 {
+        let ms = round * 1_000;
+        task = kit.run(ms, &task, "w").await;
+        seen.push(task.attempt());
+        assert_eq!(task.latest_attempt(), Some(task.attempt()));
+        task = kit.apply(ms + 1, &task, abandon(&kit, &task)).await;
+        task = kit.run(ms + 2, &task, "v").await;
+        seen.push(task.attempt());
+        task = kit.finish(ms + 3, &task, fatal("broken")).await;
+        assert_eq!(task.latest_attempt(), seen.last().copied());
+        assert_eq!(task.tries, 1, "the count of tries begins anew");
+        task = kit.apply(ms + 4, &task, Event::Redrive).await;
+        task = kit.trigger(ms + 5, &task).await;
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+    let history = task.history.as_ref().expect("a history");
+    let stored: Vec<_> = history.runs.iter().map(|run| run.attempt).collect();
+    assert_eq!(stored, seen);
+    let task = kit.run(9_000, &task, "w").await;
+    let task = kit.finish(9_001, &task, success("ok")).await;
+    assert_eq!(task.latest_attempt(), Some(8));
+}
+
 pub async fn a_new_priority_replaces_the_message_of_an_enqueued_task(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
     let first = kit.create(0, kit.new_task()).await;
@@ -183,22 +262,28 @@ pub async fn f_077_an_owner_can_trash_its_task(store: Arc<dyn Store>) {
         assert_eq!(task.kind(), StateKind::Trashed);
         assert_eq!(task.error.as_deref(), Some("unreadable"));
         assert_eq!(task.payload.as_ref(), b"payload");
+        assert_eq!(task.last_owner, Some(worker("w")));
+        assert_eq!(task.finished_at, Some(at(2)));
+        let claim = Event::Claim(Claim {
+            token: kit.rng.token(),
+            worker: worker("v"),
+            start: false,
+        });
+        assert_eq!(kit.refused(3, &task, claim).await, Reason::Finished);
+        let redriven = kit.apply(4, &task, Event::Redrive).await;
+        assert_eq!(redriven.last_owner, None);
     }
 }
 
 pub async fn f_075_an_owner_can_abandon_its_task(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
-    let abandon = |task: &Task| Event::Abandon {
-        token: token(task),
-        next: kit.rng.token(),
-    };
     let task = kit.create(0, kit.new_task()).await;
-    let refused = kit.refused(0, &task, abandon(&task)).await;
+    let refused = kit.refused(0, &task, abandon(&kit, &task)).await;
     assert_eq!(refused, Reason::NotClaimed);
     let task = kit.claim(1, &task, "w").await;
-    let task = kit.apply(2, &task, abandon(&task)).await;
+    let task = kit.apply(2, &task, abandon(&kit, &task)).await;
     let task = kit.run(3, &task, "v").await;
-    let task = kit.apply(4, &task, abandon(&task)).await;
+    let task = kit.apply(4, &task, abandon(&kit, &task)).await;
     assert_eq!((task.kind(), task.tries), (StateKind::Enqueued, 0));
     let runs = &task.history.as_ref().expect("a history").runs;
     assert_eq!(runs[0].end, RunEnd::Abandoned);
