@@ -1,5 +1,6 @@
 //! Beyond one table: independent cells.
 
+use dueline_domain::hash::{fnv1a, mix64};
 use serde::Serialize;
 
 use crate::{Load, Quotas, limits};
@@ -72,10 +73,5 @@ pub fn cell_of<'a>(job: &str, cells: &[&'a str]) -> Option<&'a str> {
 /// FNV-1a over both names, then mixed so that names which differ in one letter are far apart.
 fn weight(job: &str, cell: &str) -> u64 {
     let bytes = job.bytes().chain([0]).chain(cell.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
+    mix64(fnv1a(bytes))
 }

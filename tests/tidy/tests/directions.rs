@@ -30,7 +30,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "sinks",
         ],
     ),
-    ("scale", &[]),
+    // A job is placed in a cell by the hash functions that never change.
+    ("scale", &["domain"]),
     ("outbound", &[]),
     // A sink may be an SQS queue.
     ("sinks", &["domain", "ports", "outbound", "aws"]),
