@@ -40,6 +40,9 @@ async fn expire(controller: Arc<StatusControllerService>, shutdown: Shutdown) {
         if let Err(error) = controller.remove_expired_workers().await {
             tracing::warn!(%error, "failed to remove expired workers; the next round tries again");
         }
+        if let Err(error) = controller.reclaim_from_silent_workers().await {
+            tracing::warn!(%error, "failed to reclaim tasks of silent workers; the next round tries again");
+        }
     }
 }
 

@@ -8,7 +8,10 @@ use dueline_api::{
 };
 use dueline_domain::{TaskRef, WorkerId};
 
-use crate::{Config, Deps, lease_cache::LeaseCache, worker_registry::WorkerRegistry};
+use crate::{
+    Config, Deps, lease_cache::LeaseCache, silent_workers::SilentWorkers,
+    worker_registry::WorkerRegistry,
+};
 
 /// The status controller: claims tasks for workers and processes their reports.
 ///
@@ -20,6 +23,7 @@ pub struct StatusControllerService {
     pub(crate) deps: Deps,
     pub(crate) registry: WorkerRegistry,
     pub(crate) leases: LeaseCache,
+    pub(crate) silent: SilentWorkers,
 }
 
 impl StatusControllerService {
@@ -30,6 +34,7 @@ impl StatusControllerService {
             deps,
             registry: WorkerRegistry::default(),
             leases: LeaseCache::default(),
+            silent: SilentWorkers::default(),
         })
     }
 }

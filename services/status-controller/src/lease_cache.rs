@@ -8,6 +8,7 @@ use std::{
 
 use dueline_api::ReportAck;
 use dueline_domain::{JobName, Policy, State, StateKind, Task, TaskId, Timestamp, Token};
+use dueline_ports::OwnedTask;
 use tokio::time::Instant;
 
 /// Most cached leases. Beyond that, the lease that needs its next write first is removed.
@@ -19,6 +20,16 @@ pub(crate) struct RunKey {
     pub(crate) id: TaskId,
     pub(crate) token: Token,
     pub(crate) job: JobName,
+}
+
+impl RunKey {
+    pub(crate) fn of(owned: &OwnedTask) -> Self {
+        Self {
+            id: owned.id,
+            token: owned.token,
+            job: owned.job.clone(),
+        }
+    }
 }
 
 /// A lease after its last write, on the monotonic clock of this process.

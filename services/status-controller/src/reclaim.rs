@@ -13,16 +13,18 @@ impl StatusControllerService {
     /// Reclaims all tasks that `worker` owns, at once, and returns how many. Only for workers that cannot come back:
     /// the tasks of other workers are reclaimed when their leases end.
     pub(crate) async fn reclaim_all(&self, worker: &WorkerId) -> Result<usize, StoreError> {
+        let now = self.deps.clock.now();
+        let owned = self.deps.store.owned(now, Some(worker)).await?;
+        self.reclaim_each(&owned).await
+    }
+
+    /// Reclaims these tasks, and returns how many had not moved.
+    pub(crate) async fn reclaim_each(&self, owned: &[OwnedTask]) -> Result<usize, StoreError> {
         let deps = &self.deps;
-        let owned = deps.store.owned(deps.clock.now(), Some(worker)).await?;
         let (mut reclaimed, mut failed) = (0, None);
         for batch in owned.chunks(BATCH_MAX) {
             // Removes the cached leases of these runs.
-            let keys = batch.iter().map(|owned| RunKey {
-                id: owned.id,
-                token: owned.token,
-                job: owned.job.clone(),
-            });
+            let keys = batch.iter().map(RunKey::of);
             let _lease_writes: Vec<_> = keys.map(|key| self.leases.begin_write(key)).collect();
             let commands = batch.iter().map(|owned| self.reclaim(owned)).collect();
             let now = deps.clock.now();

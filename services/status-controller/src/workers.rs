@@ -22,6 +22,7 @@ impl StatusControllerService {
             // The worker may have registered before a restart of this process; its record keeps the original start.
             self.registry.merge(store.workers().await?);
         }
+        self.silent.remove(&worker.worker);
         let interval = self.config.interval;
         let now = self.deps.clock.now();
         // Not every renewal is stored, because the list of workers is not worth that many writes.
@@ -49,8 +50,9 @@ impl StatusControllerService {
         removed
     }
 
-    /// Removes the workers whose registrations have expired. Their tasks are reclaimed when the leases end. Tasks of
-    /// embedded workers are reclaimed at once, because no network failure can have delayed their renewals.
+    /// Removes the workers whose registrations have expired. Their tasks are reclaimed when the leases end, at the latest
+    /// after the length of each lease. Tasks of embedded workers are reclaimed at once, because no network failure can
+    /// have delayed their renewals.
     pub(crate) async fn remove_expired_workers(&self) -> Result<(), StoreError> {
         self.registry.merge(self.deps.store.workers().await?);
         let expired = self.registry.expired(self.config.worker_timeout);
@@ -74,6 +76,8 @@ impl StatusControllerService {
     async fn remove_expired(&self, record: &WorkerRecord) -> Result<(), StoreError> {
         if record.embedded {
             self.reclaim_all(&record.id).await?;
+        } else {
+            self.silent.add(&record.id);
         }
         self.remove_worker(&record.id).await
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueline_api::{Report, StatusController as _};
+use dueline_api::{Action, Report, StatusController as _};
 use dueline_domain::{Policy, StateKind};
 use dueline_ports::{TaskStore as _, WorkerStore as _};
 use dueline_runtime::{Shutdown, TaskGroup};
@@ -107,6 +107,12 @@ async fn more_finished_tasks_than_a_batch_are_pruned_in_one_round() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_worker_is_removed_but_keeps_its_lease() {
     let bench = Bench::new().await;
+    let policy = Policy {
+        heartbeat_timeout: Duration::from_secs(300),
+        heartbeat_increment: Duration::from_secs(300),
+        ..Policy::default()
+    };
+    bench.put_job(policy).await;
     let running = RunningLoops::start(&bench);
     bench
         .controller
@@ -121,6 +127,55 @@ async fn an_expired_worker_is_removed_but_keeps_its_lease() {
     let task = bench.task(run.id).await;
     assert_eq!(task.state.token(), Some(run.token), "the lease holds");
     assert!(bench.sent().is_empty());
+    pass(320).await;
+    let task = bench.task(run.id).await;
+    assert_eq!(task.kind(), StateKind::Enqueued, "the lease is over");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_a_silent_worker_are_reclaimed_although_the_clock_has_stepped_back() {
+    for skew_ms in [0, -3_600_000, -86_400_000] {
+        let bench = Bench::new().await;
+        let running = RunningLoops::start(&bench);
+        for name in ["silent", "live"] {
+            let registration = registration(name, false);
+            let registered = bench.controller.register_worker(registration).await;
+            registered.unwrap();
+        }
+        let lost = bench.started("silent").await;
+        let claimed = bench.claimed("silent").await;
+        let kept = bench.started("live").await;
+        bench.clock.set_skew(skew_ms);
+        pass_with_renewals(&bench, "live", 28).await;
+        assert_eq!(bench.task(lost.id).await.state.token(), Some(lost.token));
+        pass_with_renewals(&bench, "live", 32).await;
+        for run in [lost, claimed] {
+            assert_eq!(bench.task(run.id).await.kind(), StateKind::Enqueued);
+        }
+        // The lease of the live worker has lapsed as well, but the consumer decides that.
+        assert_eq!(bench.task(kept.id).await.state.token(), Some(kept.token));
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_worker_that_heartbeats_its_run_keeps_it() {
+    let bench = Bench::new().await;
+    let running = RunningLoops::start(&bench);
+    let registered = bench
+        .controller
+        .register_worker(registration("silent", false))
+        .await;
+    registered.unwrap();
+    let run = bench.started("silent").await;
+    bench.clock.set_skew(-3_600_000);
+    for _ in 0..20 {
+        pass(4).await;
+        bench.report(&run, Action::Heartbeat).await.unwrap();
+    }
+    assert!(listed(&bench).await.is_empty());
+    assert_eq!(bench.task(run.id).await.state.token(), Some(run.token));
     running.stop().await;
 }
 
