@@ -51,6 +51,7 @@ impl FromStr for Role {
             .find(|role| role.name() == text)
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|role| role.name()).collect();
+                let text = text.escape_debug();
                 format!("unknown service '{text}'; known are {}", known.join(", "))
             })
     }

@@ -7,7 +7,8 @@ use dueline_domain::{Policy, Timestamp};
 
 /// A duration such as `10s`, `1m 30s`, `250ms`, `1.5h`, or a plain number of seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("'{text}' is not a duration; write it as 10s, 1m30s, 250ms or 0.5");
+    let quoted = text.escape_debug();
+    let invalid = || format!("'{quoted}' is not a duration; write it as 10s, 1m30s, 250ms or 0.5");
     let trimmed = text.trim();
     let split = trimmed
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -28,7 +29,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         _ => humantime::parse_duration(trimmed).map_err(|_| invalid())?,
     };
     if duration > Policy::TIMEOUT_MAX * 100 {
-        return Err(format!("'{text}' is longer than a hundred years"));
+        return Err(format!("'{quoted}' is longer than a hundred years"));
     }
     Ok(duration)
 }

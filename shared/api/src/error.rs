@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, time::Duration};
 
-use dueline_domain::{Reason, Rejected, StateKind, Verb, WorkerId};
+use dueline_domain::{Reason, Rejected, StateKind, Verb, WorkerId, bounded_message};
 use dueline_ports::{QueueError, StoreError};
 
 /// What a caller can do about an error.
@@ -99,7 +99,8 @@ struct Inner {
 }
 
 impl ApiError {
-    /// An error of `kind`; `reason` is snake_case and stable, `message` is for people.
+    /// An error of `kind`; `reason` is snake_case and stable, `message` is for people. A message that quotes a long input
+    /// is cut.
     pub fn new(
         kind: ErrorKind,
         reason: impl Into<Cow<'static, str>>,
@@ -108,7 +109,7 @@ impl ApiError {
         Self(Box::new(Inner {
             kind,
             reason: reason.into(),
-            message: message.into(),
+            message: bounded(message.into()),
             field: None,
             state: None,
             owner: None,
@@ -133,10 +134,13 @@ impl ApiError {
             .with_retry_after(Duration::from_secs(1))
     }
 
-    /// Names the field.
+    /// Names the field. The name of an unknown field is input too, so a long one is cut.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
-        self.0.field = Some(field.into());
+        self.0.field = Some(match field.into() {
+            Cow::Borrowed(field) => Cow::Borrowed(field),
+            Cow::Owned(field) => Cow::Owned(bounded(field)),
+        });
         self
     }
 
@@ -225,6 +229,14 @@ impl fmt::Debug for ApiError {
 }
 
 impl std::error::Error for ApiError {}
+
+/// The text as it may stand in an error.
+fn bounded(text: String) -> String {
+    match bounded_message(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(cut) => cut,
+    }
+}
 
 /// What stands against a move, and what to do about it, for people. Programs have the reason and the state.
 fn words(rejected: &Rejected) -> String {

@@ -29,5 +29,5 @@ pub use retry::{Backoff, BackoffError, Jitter, RetryClass, RetryPolicy};
 pub use sink::{Sink, SinkError, SinkTarget};
 pub use state::{BoardState, CoarseState, Lease, State, StateKind};
 pub use task::{Due, History, NewTask, Overrides, RunEnd, RunRecord, Task, TaskOptions};
-pub use text::truncate_text;
+pub use text::{bounded_message, truncate_text};
 pub use time::{Timestamp, TimestampError};

@@ -59,7 +59,7 @@ impl FromStr for Priority {
         if let Some((_, number)) = Self::LEVELS.iter().find(|(level, _)| *level == name) {
             return Ok(Self(*number));
         }
-        let bad = || PriorityError(text.chars().take(64).collect());
+        let bad = || PriorityError(text.chars().take(64).flat_map(char::escape_debug).collect());
         // Parses the text and not `name`, in which the sign of a negative number is an underscore.
         let number = text.trim().parse();
         number.map_err(|_| bad()).and_then(Self::new)

@@ -156,6 +156,7 @@ impl FromStr for RetryClass {
             .find(|class| class.name() == text)
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|c| c.name()).collect();
+                let text = text.escape_debug();
                 format!(
                     "unknown retry class '{text}'; known are {}",
                     known.join(", ")

@@ -289,6 +289,7 @@ impl FromStr for StateKind {
             .find(|kind| kind.name() == text)
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL.iter().map(|k| k.name()).collect();
+                let text = text.escape_debug();
                 format!("unknown state '{text}'; known are {}", known.join(", "))
             })
     }

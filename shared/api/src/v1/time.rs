@@ -102,7 +102,7 @@ fn date_from_days(days: i64) -> (i64, i64, i64) {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(64).collect()
+    text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
 impl Serialize for Time {
