@@ -31,6 +31,12 @@ pub enum IdError {
         /// The allowed characters.
         allowed: &'static str,
     },
+    /// A hyphen at the beginning.
+    #[error("{what} must not begin with '-', because command lines would take it for a flag")]
+    LeadingHyphen {
+        /// What was expected.
+        what: &'static str,
+    },
     /// Not a UUID in its usual text form.
     #[error("'{0}' is not a UUID")]
     NotUuid(String),
@@ -38,7 +44,8 @@ pub enum IdError {
 
 /// The name of a job: 1 to [`JobName::MAX_LEN`] of `A-Z a-z 0-9 _ -`.
 ///
-/// These are the characters of SQS queue names, because each job has a queue of its own.
+/// These are the characters of SQS queue names, because each job has a queue of its own. Without '.', no name is a part of
+/// a path with a meaning of its own, such as `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobName(Arc<str>);
 
@@ -52,6 +59,16 @@ impl JobName {
             b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
         })
         .map(Self)
+    }
+
+    /// Checks the name of a job to create: it must not begin with '-'. Jobs of earlier versions may have such a name, so
+    /// [`JobName::parse`] accepts it.
+    pub fn check_new(&self) -> Result<(), IdError> {
+        let what = "job name";
+        match self.0.starts_with('-') {
+            true => Err(IdError::LeadingHyphen { what }),
+            false => Ok(()),
+        }
     }
 
     /// The name as text.
@@ -156,7 +173,9 @@ impl TaskId {
     pub fn parse(text: &str) -> Result<Self, IdError> {
         Uuid::try_parse(text)
             .map(|uuid| Self(*uuid.as_bytes()))
-            .map_err(|_| IdError::NotUuid(text.chars().take(64).collect()))
+            .map_err(|_| {
+                IdError::NotUuid(text.chars().take(64).flat_map(char::escape_debug).collect())
+            })
     }
 
     /// The sixteen bytes as stored.
@@ -280,10 +299,33 @@ mod tests {
 
     #[test]
     fn f_008_job_names_that_are_not_queue_names_are_refused() {
-        for bad in ["", "  ", "a b", "ä", "a.fifo", "a/b", &"x".repeat(65)] {
+        for bad in [
+            "",
+            "  ",
+            "a b",
+            "ä",
+            "a.fifo",
+            ".",
+            "..",
+            "a/b",
+            &"x".repeat(65),
+        ] {
             assert!(JobName::parse(bad).is_err(), "{bad:?}");
         }
         assert!(JobName::parse(&"x".repeat(64)).is_ok());
+    }
+
+    #[test]
+    fn f_008_a_new_job_has_no_name_that_a_command_line_takes_for_a_flag() {
+        for bad in ["-", "--help", "-x"] {
+            // A stored job may have the name.
+            let name = JobName::parse(bad).unwrap();
+            let what = "job name";
+            assert_eq!(name.check_new(), Err(IdError::LeadingHyphen { what }));
+        }
+        for good in ["a-", "_-", "0"] {
+            assert_eq!(JobName::parse(good).unwrap().check_new(), Ok(()));
+        }
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn put(
 ) -> Case {
     let mut job = Job::new(JobName::parse("wrong").unwrap());
     change(&mut job);
+    let path = format!("jobs/{}", job.name);
     let put = PutJob::from(job);
     let again = put.clone();
     let grpc = move |frontend: FrontendClient| -> Answer {
@@ -129,7 +130,7 @@ fn put(
         Box::pin(async move { frontend.call(&call(), again).await.map(drop) })
     };
     let asks: Asks = (Box::new(grpc), Some(Box::new(embedded)));
-    case(name, fault, (Method::PUT, "jobs/wrong", Some(body)), asks)
+    case(name, fault, (Method::PUT, &path, Some(body)), asks)
 }
 
 fn puts() -> Vec<Case> {
@@ -163,6 +164,12 @@ fn puts() -> Vec<Case> {
             ("invalid_timeout", Some("run_timeout_ms")),
             json!({"run_timeout_ms": 0}),
             |job| job.policy.run_timeout = Some(Duration::ZERO),
+        ),
+        put(
+            "a name that looks like a flag",
+            ("invalid_name", Some("job")),
+            json!({}),
+            |job| job.name = JobName::parse("--help").unwrap(),
         ),
         put(
             "a rate of nothing",

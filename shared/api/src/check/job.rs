@@ -17,8 +17,7 @@ pub(crate) const HANDLER_CONFIG_BYTES_MAX: usize = 48 * 1024;
 pub fn job(job: &Job) -> Result<(), ApiError> {
     // Destructured without `..`, so that a new field does not compile before it is checked or listed here.
     let Job {
-        // A name is checked when it is parsed.
-        name: _,
+        name,
         info,
         handler: runs,
         policy: timeouts,
@@ -30,6 +29,9 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
         created_at: _,
         changed_at: _,
     } = job;
+    // Its characters are checked when it is parsed.
+    name.check_new()
+        .map_err(|error| ApiError::invalid("job", "invalid_name", error))?;
     let info_max = limits().details_bytes_max;
     if info.len() > info_max {
         return Err(too_long("info", info.len(), info_max));
