@@ -2,13 +2,18 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, error::ErrorKind as ClapErrorKind};
+use clap::{
+    Parser,
+    error::{ContextKind, ContextValue, ErrorKind as ClapErrorKind},
+};
+use dueline_domain::bounded_message;
 
 use crate::{
     commands::Command,
     context::{Context, GlobalArgs},
     exit::{self, CliError, Exit},
-    output::Output,
+    output::{self, Output},
+    sanitize::clean,
 };
 
 /// Runs tasks at the right time, at least once, and shows what happened.
@@ -29,7 +34,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let exit = match Cli::try_parse_from(&args) {
         Ok(cli) => run_command(cli),
-        Err(error) => report_usage(&error, args.iter().any(|arg| arg == "--json")),
+        Err(error) => report_usage(error, args.iter().any(|arg| arg == "--json")),
     };
     ExitCode::from(exit.code())
 }
@@ -53,19 +58,44 @@ fn run_command(cli: Cli) -> Exit {
 }
 
 /// Prints what is wrong with the command line. clap reports `--help` and `--version` as errors too; these succeed.
-fn report_usage(error: &clap::Error, json: bool) -> Exit {
-    let is_answer = matches!(
-        error.kind(),
-        ClapErrorKind::DisplayHelp | ClapErrorKind::DisplayVersion
-    );
-    if is_answer || !json {
+pub(crate) fn report_usage(mut error: clap::Error, json: bool) -> Exit {
+    let exit = if error.use_stderr() {
+        Exit::Invalid
+    } else {
+        Exit::Ok
+    };
+    let is_help = error.kind() == ClapErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if exit == Exit::Ok || (is_help && !json) {
         // Printing fails only when the output is closed.
         let _ = error.print();
-    } else {
-        let text = error.render().to_string();
-        CliError::invalid(on_one_line(&text)).report(true);
+        return exit;
     }
-    if is_answer { Exit::Ok } else { Exit::Invalid }
+    escape_arguments(&mut error);
+    let text = error.render().to_string();
+    if json {
+        return CliError::invalid(on_one_line(&text)).report(true);
+    }
+    for line in text.trim_end().lines() {
+        output::note(&bounded_message(line));
+    }
+    exit
+}
+
+/// Escapes the arguments that the message quotes, so that a line break in one of them does not end the line.
+fn escape_arguments(error: &mut clap::Error) {
+    let escaped = |(kind, value): (ContextKind, &ContextValue)| match value {
+        ContextValue::String(argument) => {
+            let escaped = clean(argument).into_owned();
+            (escaped != *argument).then_some((kind, ContextValue::String(escaped)))
+        }
+        _ => None,
+    };
+    let changed: Vec<_> = error.context().filter_map(escaped).collect();
+    for (kind, value) in changed {
+        error.insert(kind, value);
+        // A suggestion repeats the argument.
+        error.remove(ContextKind::Suggested);
+    }
 }
 
 /// clap's message on one line, with the argument names that clap puts on lines of their own. The usage text is left

@@ -7,7 +7,7 @@ use dueline_domain::StateKind;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::output;
+use crate::{output, sanitize::one_line};
 
 /// Exit codes. The meaning of a code never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,14 +149,11 @@ impl CliError {
                 problem: &self.problem,
                 members: &self.members,
             };
-            output::note(&serde_json::to_string(&document).unwrap_or_default());
+            output::document(&serde_json::to_string(&document).unwrap_or_default());
         } else {
-            output::note(&format!(
-                "error: {}",
-                crate::sanitize::clean(&self.problem.detail)
-            ));
+            output::note(&format!("error: {}", one_line(&self.problem.detail)));
             if let Some(hint) = self.hint() {
-                output::note(&format!("hint: {hint}"));
+                output::note(&format!("hint: {}", one_line(hint)));
             }
         }
         self.exit()

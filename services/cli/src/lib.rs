@@ -1,10 +1,13 @@
 #![doc = include_str!("../README.md")]
+// Everything is printed by `output`, which escapes it and does not panic when the output is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod cli;
 mod client;
 pub mod commands;
 mod context;
 pub mod exit;
+mod fit;
 mod output;
 mod role;
 mod sanitize;

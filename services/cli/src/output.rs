@@ -1,11 +1,25 @@
-//! Standard output: tables, or JSON with `--json`.
+//! Standard output and standard error: tables and lines for people, or JSON with `--json`.
+//!
+//! Everything that the program prints passes here. Text for people is escaped, so that neither stored data nor an argument
+//! can steer the terminal, and a closed output never causes a panic.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    borrow::Cow,
+    io::{self, IsTerminal as _, Write as _},
+};
 
-use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Row, Table, presets,
+};
 use dueline_domain::{StateKind, Timestamp};
 
-use crate::{client::JsonAnswer, exit::CliError, units};
+use crate::{
+    client::JsonAnswer,
+    exit::CliError,
+    fit::{Fit, GAP},
+    sanitize::{clean_lines, clean_tables},
+    units,
+};
 
 /// The narrowest terminal that a table is fitted to.
 const WIDTH_MIN: u16 = 60;
@@ -70,14 +84,27 @@ impl Output {
         render: impl FnOnce(&TableStyle) -> Result<String, CliError>,
     ) -> Result<(), CliError> {
         if self.is_json {
-            return self.line(answer.as_str());
+            return self.verbatim(answer.as_str());
         }
-        let text = render(&self.style(now))?;
-        self.line(&text)
+        self.tables(&render(&self.style(now))?)
     }
 
     /// Writes `text`, which may hold several lines, and a line break.
     pub(crate) fn line(&self, text: &str) -> Result<(), CliError> {
+        self.verbatim(&clean_lines(text))
+    }
+
+    /// As [`Output::line`], for a text with tables, which may have colours.
+    pub(crate) fn tables(&self, text: &str) -> Result<(), CliError> {
+        if self.colours {
+            self.verbatim(&clean_tables(text))
+        } else {
+            self.line(text)
+        }
+    }
+
+    /// Writes a text for programs, such as JSON or a script, byte for byte, and a line break.
+    pub(crate) fn verbatim(&self, text: &str) -> Result<(), CliError> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
         stdout.write_all(b"\n")?;
@@ -120,6 +147,10 @@ impl TableStyle {
         table.load_style(presets::NOTHING);
         if self.fit {
             table.set_content_arrangement(ContentArrangement::Dynamic);
+            // Without colours, the table does not ask the terminal for its width.
+            if let Some(width) = Table::new().width() {
+                table.set_width(width);
+            }
         }
         if self.colours {
             table.enforce_styling();
@@ -144,7 +175,7 @@ impl TableStyle {
 
     /// A text in a colour, or plain where colours are off.
     pub(crate) fn coloured(&self, text: &str, colour: Color) -> Cell {
-        let cell = Cell::new(text);
+        let cell = Cell::new(clean_lines(text));
         if self.colours { cell.fg(colour) } else { cell }
     }
 
@@ -157,15 +188,32 @@ impl TableStyle {
 /// Prints a line for people to standard error. A closed terminal must not end the process in the middle of its shutdown,
 /// so errors are ignored.
 pub(crate) fn note(text: &str) {
+    document(&clean_lines(text));
+}
+
+/// As [`note`], for a JSON document.
+pub(crate) fn document(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// The table as text, without trailing blanks. The first column holds names and is never wrapped, so that a name can be
-/// copied.
+/// copied. A terminal that is too narrow wraps the others.
 pub(crate) fn text(table: &Table) -> String {
+    fitted(table, None)
+}
+
+/// As [`text`], for a table that is fitted by its columns.
+pub(crate) fn list(table: &Table, fit: Fit) -> String {
+    fitted(table, Some(fit))
+}
+
+fn fitted(table: &Table, fit: Option<Fit>) -> String {
     let mut table = table.clone();
+    for row in table.row_iter_mut() {
+        escape(row);
+    }
     for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
     }
     if let Some(first) = table.column_mut(0) {
         first.set_constraint(ColumnConstraint::ContentWidth);
@@ -174,11 +222,28 @@ pub(crate) fn text(table: &Table) -> String {
     if table.width().is_some_and(|width| width < WIDTH_MIN) {
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
+    let is_disabled = matches!(table.content_arrangement(), ContentArrangement::Disabled);
+    if let (false, Some(width), Some(fit)) = (is_disabled, table.width(), fit) {
+        fit.apply(&mut table, width);
+    }
     let lines: Vec<String> = table
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n")
+}
+
+/// Replaces the cells of a row that hold characters which a terminal must not get. They lose their colour.
+fn escape(row: &mut Row) {
+    let is_safe = |cell: &Cell| matches!(clean_lines(&cell.content()), Cow::Borrowed(_));
+    if row.cell_iter().all(is_safe) {
+        return;
+    }
+    let cells = row.cell_iter().map(|cell| match is_safe(cell) {
+        true => cell.clone(),
+        false => Cell::new(clean_lines(&cell.content())),
+    });
+    *row = Row::from(cells.collect::<Vec<Cell>>());
 }
 
 #[cfg(test)]

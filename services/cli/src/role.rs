@@ -4,7 +4,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Command, CommandFactory as _};
 
-use crate::cli::{Cli, run};
+use crate::cli::{Cli, report_usage, run};
 
 /// Arguments that select a role. The program's name selects it, so its help leaves them out.
 const ROLE_ARGS: &[&str] = &["services", "no_worker"];
@@ -91,17 +91,12 @@ impl Role {
     /// Runs the command of the role with the arguments of this process.
     pub fn run(self) -> ExitCode {
         let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let has_flag =
-            |names: [&str; 2]| args.iter().any(|arg| names.iter().any(|name| arg == name));
-        let mut command = self.command();
-        if has_flag(["--help", "-h"]) {
-            // Printing fails only when the output is closed.
-            let _ = command.print_long_help();
-            return ExitCode::SUCCESS;
-        }
-        if has_flag(["--version", "-V"]) {
-            print!("{}", command.render_version());
-            return ExitCode::SUCCESS;
+        // The command of the role parses the arguments first: it answers --help and --version, and its errors name this
+        // program.
+        let own = std::iter::once(OsString::from(self.program)).chain(args.iter().cloned());
+        if let Err(error) = self.command().try_get_matches_from(own) {
+            let json = args.iter().any(|arg| arg == "--json");
+            return ExitCode::from(report_usage(error, json).code());
         }
         let prefix = std::iter::once(&self.program)
             .chain(self.commands)
@@ -121,6 +116,8 @@ impl Role {
             .name(self.program)
             .bin_name(self.program)
             .about(self.about)
+            // The examples are those of the command of `dueline`.
+            .after_help("")
             .version(env!("CARGO_PKG_VERSION"));
         for arg in dueline.get_arguments().filter(|arg| arg.is_global_set()) {
             command = command.arg(arg.clone());

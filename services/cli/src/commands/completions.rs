@@ -22,7 +22,7 @@ impl Completions {
         clap_complete::generate(self.shell, &mut Cli::command(), "dueline", &mut script);
         context
             .output
-            .line(String::from_utf8_lossy(&script).trim_end())?;
+            .verbatim(String::from_utf8_lossy(&script).trim_end())?;
         Ok(Exit::Ok)
     }
 }

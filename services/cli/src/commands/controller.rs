@@ -10,6 +10,7 @@ use super::process;
 use crate::{
     context::Context,
     exit::{CliError, Exit},
+    output,
 };
 
 /// Runs a controller and an executor on this host for the servers that `--server` names.
@@ -72,7 +73,8 @@ impl Controller {
                 .output
                 .line(&format!("listening on http://{address}"))?;
         }
-        eprintln!("serving {} as a controller", context.global.server);
+        let server = &context.global.server;
+        output::note(&format!("serving {server} as a controller"));
         let grace = settings.shutdown.grace();
         let executors = controller.executors().to_vec();
         process::until_stopped(controller.failed(), &executors).await?;

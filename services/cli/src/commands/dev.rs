@@ -85,7 +85,7 @@ fn usage(address: &str) -> [String; 4] {
             "submit   curl -s http://{address}/v1/jobs/hello/tasks -H 'content-type: application/json' -d '{{\"payload\": \"world\"}}'"
         ),
         format!("watch    dueline --server http://{address} task list hello"),
-        format!("API      http://{address}/v1   (description: http://{address}/openapi.json)"),
+        format!("API      http://{address}/v1/jobs   (description: http://{address}/openapi.json)"),
     ]
 }
 

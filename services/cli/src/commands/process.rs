@@ -41,7 +41,8 @@ pub(crate) fn prepare(
         } else {
             loaded.to_toml().trim_end().to_owned()
         };
-        context.output.line(&text)?;
+        // TOML and JSON are for programs too.
+        context.output.verbatim(&text)?;
         return Ok(None);
     }
     let loaded = loaded.checked().map_err(config_error)?;

@@ -8,10 +8,17 @@ use super::process;
 use crate::{
     context::Context,
     exit::{CliError, Exit},
+    output,
 };
+
+const EXAMPLES: &str = "\
+Examples:
+  dueline serve --data dueline.db --listen 127.0.0.1:7070
+  dueline serve --store dynamodb://dueline --queue sqs://dueline --services frontend,consumer --no-worker";
 
 /// Runs the server that owns a store: frontend, consumer, status controller, controller, and an executor.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Serve {
     /// Run no tasks in this process; other workers run them
     #[arg(long)]
@@ -63,13 +70,13 @@ fn announce(
             .output
             .line(&format!("listening on http://{address}"))?;
         if !address.ip().is_loopback() {
-            eprintln!(
+            output::note(&format!(
                 "WARNING: {address} is reachable from other machines and requires no authentication: \
                  every client that reaches it can run commands on this machine"
-            );
+            ));
         }
     }
-    eprintln!(
+    output::note(&format!(
         "store {}, durability {}: an accepted write survives {}",
         settings.store_uri(),
         node.durability(),
@@ -78,12 +85,12 @@ fn announce(
             "replicated" => "what DynamoDB survives",
             _ => "a crash of this process, but possibly not a loss of power",
         }
-    );
+    ));
     if node.recovered() > 0 {
-        eprintln!(
+        output::note(&format!(
             "{} tasks of the previous server process were enqueued again",
             node.recovered()
-        );
+        ));
     }
     Ok(())
 }

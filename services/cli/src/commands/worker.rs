@@ -7,6 +7,7 @@ use dueline_api::v1::{WorkerList, WorkerView};
 use crate::{
     context::Context,
     exit::{CliError, Exit},
+    fit::Fit,
     output::{self, TableStyle},
     sanitize::{clean, short},
 };
@@ -43,6 +44,12 @@ impl List {
     }
 }
 
+const FIT: Fit = Fit {
+    texts: &["HANDLERS", "JOBS"],
+    drops: &["KIND", "STARTED", "CONCURRENCY", "JOBS", "HANDLERS"],
+    cuts: true,
+};
+
 fn render(style: &TableStyle, workers: &[WorkerView]) -> String {
     if workers.is_empty() {
         return "no workers are registered".into();
@@ -68,5 +75,5 @@ fn render(style: &TableStyle, workers: &[WorkerView]) -> String {
             Cell::new(style.when(worker.seen_at)),
         ]);
     }
-    output::text(&table)
+    output::list(&table, FIT)
 }

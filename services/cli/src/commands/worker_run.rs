@@ -9,6 +9,7 @@ use super::process;
 use crate::{
     context::Context,
     exit::{CliError, Exit},
+    output,
 };
 
 /// Runs tasks in this process for the server or controller that `--server` names.
@@ -33,7 +34,7 @@ impl Run {
         let server = &context.global.server;
         let worker =
             RemoteWorker::start(server, worker).map_err(|error| process::start_error(&error))?;
-        eprintln!("running tasks of {server}");
+        output::note(&format!("running tasks of {server}"));
         let grace = settings.shutdown.grace();
         let executors = [worker.executor().clone()];
         process::until_stopped(worker.failed(), &executors).await?;

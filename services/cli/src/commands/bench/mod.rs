@@ -134,12 +134,11 @@ impl Bench {
         let mut report = report?;
         removed?;
         self.add_costs(&target, &mut report, ceiling?);
-        let line = if context.output.is_json() {
-            report.to_json()
+        if context.output.is_json() {
+            context.output.verbatim(&report.to_json())?;
         } else {
-            report.to_string()
-        };
-        context.output.line(&line)?;
+            context.output.line(&report.to_string())?;
+        }
         Ok(if report.is_right() {
             Exit::Ok
         } else {

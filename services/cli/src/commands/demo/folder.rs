@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::exit::CliError;
+use crate::{exit::CliError, output};
 
 /// A new folder for one demo. Dropping this value removes the folder unless `keep` is set.
 #[derive(Debug)]
@@ -93,7 +93,8 @@ impl Drop for WorkFolder {
         if !self.keep
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            eprintln!("failed to remove {}: {error}", self.path.display());
+            let path = self.path.display();
+            output::note(&format!("failed to remove {path}: {error}"));
         }
     }
 }

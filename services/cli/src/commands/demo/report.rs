@@ -90,15 +90,15 @@ impl DemoReport<'_> {
         let mismatches = &self.verification.mismatches;
         for mismatch in mismatches.iter().take(MISMATCHES_LISTED_MAX) {
             let file = mismatch.file.to_string_lossy();
-            eprintln!(
+            output::note(&format!(
                 "mismatch: {}: {}",
                 clean(&file),
                 short(&mismatch.description, DESCRIPTION_CHARS_MAX)
-            );
+            ));
         }
         let more = mismatches.len().saturating_sub(MISMATCHES_LISTED_MAX);
         if more > 0 {
-            eprintln!("… and {more} more");
+            output::note(&format!("… and {more} more"));
         }
     }
 

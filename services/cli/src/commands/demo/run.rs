@@ -36,7 +36,8 @@ use crate::{
     commands::process::{self, StopSignals},
     context::Context,
     exit::{CliError, Exit},
-    sanitize::clean,
+    output,
+    sanitize::one_line,
 };
 
 /// Most files of one demo.
@@ -150,10 +151,10 @@ impl Demo {
         };
         if context.output.is_json() {
             report.print_mismatches();
-            context.output.line(&summary.to_json())?;
+            context.output.verbatim(&summary.to_json())?;
         } else {
             let style = context.output.style(context.now());
-            context.output.line(&report.render(&style))?;
+            context.output.tables(&report.render(&style))?;
         }
         Ok(summary.exit())
     }
@@ -331,29 +332,31 @@ async fn blocking<T: Send + 'static>(
 
 fn print_notes(notes: &[String]) {
     for note in notes.iter().take(NOTES_PRINTED_MAX) {
-        eprintln!("{}", clean(note));
+        output::note(&one_line(note));
     }
     let more = notes.len().saturating_sub(NOTES_PRINTED_MAX);
     if more > 0 {
-        eprintln!("… and {more} more");
+        output::note(&format!("… and {more} more"));
     }
 }
 
 fn print_address(node: &Node) {
     if let Some(address) = node.address() {
-        eprintln!("listening on http://{address} until the demo ends");
-        eprintln!(
+        output::note(&format!(
+            "listening on http://{address} until the demo ends"
+        ));
+        output::note(&format!(
             "watch    dueline --server http://{address} task list {}",
             DemoKind::ALL[0].job_name()
-        );
+        ));
     }
 }
 
 fn print_kept(folder: &WorkFolder) {
     let path = folder.path().display();
-    eprintln!("kept     {path} with the compressed files");
-    eprintln!(
+    output::note(&format!("kept     {path} with the compressed files"));
+    output::note(&format!(
         "inspect  dueline serve --no-worker --data '{}'",
         folder.database().display()
-    );
+    ));
 }

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     exit::CliError,
     output::{self, TableStyle},
-    sanitize::clean,
+    sanitize::{clean, one_line},
 };
 
 /// The order of the areas. Findings in a later area often follow from findings in an earlier one.
@@ -85,10 +85,10 @@ impl DoctorReport {
                 "ok" => style.coloured("ok", Color::Green),
                 other => style.coloured(other, Color::DarkGrey),
             };
-            let mut detail = clean(&finding.detail).into_owned();
+            let mut detail = one_line(&finding.detail).into_owned();
             if let Some(fix) = &finding.fix {
                 detail.push_str("\nfix: ");
-                detail.push_str(&clean(fix));
+                detail.push_str(&one_line(fix));
             }
             table.add_row([
                 state,
@@ -152,7 +152,7 @@ mod tests {
                 "warning settings s odd",
                 "fix: change it",
                 "defect table t it does not exist",
-                "fix: make \u{fffd}it",
+                "fix: make \\u{1b}it",
                 "ok backlog all nothing is late",
                 "",
                 "defects 1, warnings 1, unknown 0, ok 1",

@@ -7,6 +7,7 @@ use super::get::{quota, retries};
 use crate::{
     context::Context,
     exit::{CliError, Exit},
+    fit::Fit,
     output::{self, TableStyle},
     sanitize::{clean, short},
 };
@@ -24,6 +25,12 @@ impl List {
         Ok(Exit::Ok)
     }
 }
+
+const FIT: Fit = Fit {
+    texts: &["INFO"],
+    drops: &["QUOTA", "RETRIES", "CHANGED", "HANDLER", "INFO"],
+    cuts: true,
+};
 
 fn render(style: &TableStyle, jobs: &[JobView]) -> String {
     if jobs.is_empty() {
@@ -47,5 +54,5 @@ fn render(style: &TableStyle, jobs: &[JobView]) -> String {
             Cell::new(short(&job.info, 60)),
         ]);
     }
-    output::text(&table)
+    output::list(&table, FIT)
 }

@@ -12,6 +12,7 @@ use crate::{
     commands::reference::TaskReference,
     context::Context,
     exit::{CliError, Exit},
+    fit::Fit,
     output::{self, TableStyle},
     sanitize::{clean, short},
     units,
@@ -169,6 +170,12 @@ fn value(json: Option<&RawValue>, base64: Option<&str>) -> Option<Cell> {
     Some(Cell::new(short(&text, CHARS_MAX)))
 }
 
+const RUNS_FIT: Fit = Fit {
+    texts: &["INFO"],
+    drops: &["WORKER", "TOOK"],
+    cuts: false,
+};
+
 fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
     let mut table = style.table(&["RUN", "END", "STARTED", "TOOK", "WORKER", "INFO"]);
     for (index, run) in runs.iter().enumerate() {
@@ -195,5 +202,5 @@ fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
             Cell::new(short(&run.info, 80)),
         ]);
     }
-    output::text(&table)
+    output::list(&table, RUNS_FIT)
 }

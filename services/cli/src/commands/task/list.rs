@@ -11,6 +11,7 @@ use crate::{
     client::JsonAnswer,
     context::Context,
     exit::{CliError, Exit},
+    fit::Fit,
     output::{self, TableStyle},
     sanitize::{clean, short},
     units::parse_time,
@@ -19,8 +20,14 @@ use crate::{
 /// Most tasks that the server returns in one page.
 const PAGE_LEN_MAX: usize = 1_000;
 
+const EXAMPLES: &str = "\
+Examples:
+  dueline task list greet --state failed --state trashed
+  dueline task list greet --tag demo --limit 1000 --json";
+
 /// Lists the tasks of a job.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct List {
     /// Name of the job
     job: JobName,
@@ -114,6 +121,13 @@ impl List {
     }
 }
 
+/// The id, the state and what went wrong fit a terminal of 80 columns.
+const FIT: Fit = Fit {
+    texts: &["NAME", "ERROR"],
+    drops: &["PRIORITY", "NAME", "TRIES", "DUE", "ERROR"],
+    cuts: true,
+};
+
 fn render(style: &TableStyle, tasks: &[TaskView], next: Option<&str>) -> String {
     if tasks.is_empty() {
         return "no tasks found".into();
@@ -130,7 +144,7 @@ fn render(style: &TableStyle, tasks: &[TaskView], next: Option<&str>) -> String 
             Cell::new(short(task.error.as_deref().unwrap_or_default(), 50)),
         ]);
     }
-    let mut text = output::text(&table);
+    let mut text = output::list(&table, FIT);
     if let Some(cursor) = next {
         text.push_str(&format!(
             "\n\nmore tasks exist: use --limit N, or --cursor {}",
