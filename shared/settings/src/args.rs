@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -11,6 +11,8 @@ use super::{ConfigError, LoadedSettings, SettingsLayers, layers::ConfigFile};
 
 /// The file in the working directory that is read if no other file is named.
 const FILE_NAME: &str = "dueline.toml";
+/// Most bytes of the file. The file with all settings and their comments has a hundredth of it.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// The environment variable with the path of a file.
 const FILE_VARIABLE: &str = "DUELINE_CONFIG";
 
@@ -165,11 +167,22 @@ impl ConfigArgs {
     }
 }
 
+/// Reads at most [`FILE_BYTES_MAX`], because the path may name a device without an end.
 fn read(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path).map_err(|source| ConfigError::Read {
+    let mut text = String::new();
+    let result = fs::File::open(path).and_then(|file| {
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        if read as u64 > FILE_BYTES_MAX {
+            let message = format!("it has more than {FILE_BYTES_MAX} bytes");
+            return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+        }
+        Ok(())
+    });
+    result.map_err(|source| ConfigError::Read {
         path: path.to_owned(),
         source,
-    })
+    })?;
+    Ok(text)
 }
 
 #[cfg(test)]

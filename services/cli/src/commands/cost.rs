@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     client::{JsonAnswer, RestClient},
-    commands::payload::unreadable,
+    commands::payload::read_text_file,
     context::Context,
     exit::{CliError, Exit},
     output,
@@ -88,8 +88,7 @@ fn prices(file: Option<&std::path::Path>) -> Result<Prices, CliError> {
     let Some(file) = file else {
         return Ok(Prices::default());
     };
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| unreadable(&file.display().to_string(), &error))?;
+    let text = read_text_file(file)?;
     toml::from_str(&text).map_err(|error| CliError::invalid(format!("{}: {error}", file.display())))
 }
 

@@ -3,9 +3,11 @@
 use std::{
     fs::File,
     io::{self, Read as _},
+    path::Path,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dueline_api::ErrorKind;
 use dueline_domain::limits;
 use serde_json::value::RawValue;
 
@@ -96,20 +98,52 @@ fn json(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
     serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned)
 }
 
-/// Reads at most one byte more than a payload may have.
 fn read(name: &str, from: impl io::Read) -> Result<Vec<u8>, CliError> {
     let bytes_max = limits().payload_bytes_max;
+    let bytes = read_at_most(bytes_max, name, from)?;
+    bytes.ok_or_else(|| {
+        let message =
+            format!("{name} is too large for a payload; at most {bytes_max} bytes are allowed");
+        CliError::invalid(message)
+            .with_hint("store it where the handler can read it, and submit a reference to it")
+    })
+}
+
+/// Most bytes of a text file that a command reads as a whole: a job definition or a price list.
+pub(crate) const TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The text of a file, of which at most [`TEXT_BYTES_MAX`] and one byte are read: it may be a device without an end.
+pub(crate) fn read_text(name: &str, from: impl io::Read) -> Result<String, CliError> {
+    let Some(bytes) = read_at_most(TEXT_BYTES_MAX, name, from)? else {
+        let message = format!("{name} is too large; at most {TEXT_BYTES_MAX} bytes are read");
+        return Err(CliError::new(
+            ErrorKind::TooLarge,
+            "file_too_large",
+            message,
+        ));
+    };
+    let invalid = |_| CliError::invalid(format!("{name} is not a text in UTF-8"));
+    String::from_utf8(bytes).map_err(invalid)
+}
+
+/// As [`read_text`], of the file at a path.
+pub(crate) fn read_text_file(path: &Path) -> Result<String, CliError> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| unreadable(&name, &error))?;
+    read_text(&name, file)
+}
+
+/// All bytes, or `None` if there are more than `bytes_max`.
+fn read_at_most(
+    bytes_max: usize,
+    name: &str,
+    from: impl io::Read,
+) -> Result<Option<Vec<u8>>, CliError> {
     let mut bytes = Vec::new();
     from.take(bytes_max as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(name, &error))?;
-    if bytes.len() > bytes_max {
-        let message =
-            format!("{name} is too large for a payload; at most {bytes_max} bytes are allowed");
-        return Err(CliError::invalid(message)
-            .with_hint("store it where the handler can read it, and submit a reference to it"));
-    }
-    Ok(bytes)
+    Ok((bytes.len() <= bytes_max).then_some(bytes))
 }
 
 /// The error of an input that cannot be read.

@@ -54,14 +54,19 @@ impl BenchTarget {
             let text = format!("--payload-bytes must be at most {payload_max}");
             return Err(CliError::invalid(text));
         }
+        let shared_uris = bench.shared_uris()?;
         let parent = bench.dir.clone().unwrap_or_else(std::env::temp_dir);
         let folder = parent.join(format!("dueline-bench-{:016x}", incarnation()));
-        std::fs::create_dir_all(&folder)?;
+        std::fs::create_dir_all(&folder).map_err(|error| {
+            let parent = parent.display();
+            CliError::invalid(format!("cannot create a folder in {parent}: {error}"))
+                .with_hint("--dir names a folder that this user may write to")
+        })?;
         Ok(Self {
             folder,
             durability: bench.durability.clone(),
             payload_bytes: bench.payload_bytes,
-            shared_uris: bench.shared_uris()?,
+            shared_uris,
             created: Mutex::default(),
             cost: Mutex::default(),
         })

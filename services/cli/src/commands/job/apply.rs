@@ -1,6 +1,6 @@
 //! `dueline job apply`.
 
-use std::{fs, io, io::Read as _, path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use dueline_api::v1::{JobView, RetriesMax};
 use dueline_domain::{JobName, Quota, Sink};
@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     client::RequestBody,
-    commands::payload::unreadable,
+    commands::payload::{read_text, read_text_file},
     context::Context,
     exit::{CliError, Exit},
+    sanitize::clean,
     units::{millis, parse_duration},
 };
 
@@ -132,7 +133,8 @@ impl Apply {
             let job: JobView = answer.read()?;
             Ok(format!(
                 "job {} applied (handler {})",
-                job.name, job.handler.kind
+                job.name,
+                clean(&job.handler.kind)
             ))
         })?;
         Ok(Exit::Ok)
@@ -242,17 +244,10 @@ const READ_ONLY_FIELDS: [&str; 6] = [
 ];
 
 fn read(target: &str) -> Result<Map<String, Value>, CliError> {
-    let mut text = String::new();
-    let is_stdin = target == "-";
-    if is_stdin {
-        io::stdin().lock().read_to_string(&mut text)
-    } else {
-        fs::read_to_string(target).map(|content| {
-            text = content;
-            text.len()
-        })
-    }
-    .map_err(|error| unreadable(if is_stdin { "standard input" } else { target }, &error))?;
+    let text = match target {
+        "-" => read_text("standard input", io::stdin().lock())?,
+        path => read_text_file(Path::new(path))?,
+    };
     let is_toml = Path::new(target)
         .extension()
         .is_some_and(|extension| extension == "toml");
@@ -305,6 +300,8 @@ fn not_finite(value: &toml::Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser as _;
     use dueline_api::v1::JobSpec;
     use dueline_domain::Policy;
