@@ -96,6 +96,15 @@ async fn f_148_every_command_sends_its_request() {
             &["task", "redrive", &task],
             "POST /v1/jobs/mail/tasks/ID/redrive",
         ),
+        // Words of other programs lead to the command.
+        (
+            &["task", "retry", &task],
+            "POST /v1/jobs/mail/tasks/ID/redrive",
+        ),
+        (
+            &["job", "put", "mail", "--handler", "noop"],
+            "PUT /v1/jobs/mail",
+        ),
         (
             &["task", "update", &task, "--weight", "2"],
             "PATCH /v1/jobs/mail/tasks/ID",

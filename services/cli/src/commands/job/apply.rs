@@ -7,6 +7,7 @@ use dueline_domain::{JobName, Quota, Sink};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
+use super::http_handler::{http_config, parse_header};
 use crate::{
     client::RequestBody,
     commands::payload::{read_text, read_text_file},
@@ -16,8 +17,15 @@ use crate::{
     units::{millis, parse_duration},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  dueline job apply greet --command 'read -r name; echo \"hello $name\"' --retries 3
+  dueline job apply notify --url https://example.org/hook --header 'X-Team: mail' --timeout 30s
+  dueline job get greet --json > greet.json; dueline job apply greet.json --retention 7d";
+
 /// Creates a job or replaces its definition. Flags override the file.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Apply {
     /// File with the definition in JSON or TOML (its name contains a '.' or '/'), - for standard input, or the name of
     /// a job that the flags define
@@ -37,15 +45,19 @@ pub struct Apply {
     command: Option<String>,
 
     /// URL that the http handler calls with the payload as the body
-    #[arg(long, conflicts_with = "handler_config")]
+    #[arg(long)]
     url: Option<String>,
 
     /// Method of the http handler [default: POST]
     #[arg(long, requires = "url")]
     method: Option<String>,
 
-    /// Settings of the handler as a JSON object
-    #[arg(long, value_name = "JSON", requires = "handler")]
+    /// Header that the http handler sends; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = parse_header, requires = "url")]
+    headers: Vec<(String, String)>,
+
+    /// Settings of the handler as a JSON object; --url, --method and --header override them
+    #[arg(long, value_name = "JSON")]
     handler_config: Option<String>,
 
     /// Description of the job
@@ -203,19 +215,23 @@ impl Apply {
     }
 
     fn handler_spec(self) -> Result<Option<Value>, CliError> {
-        let (implied, config) = match (self.command, self.url, self.handler_config) {
-            (Some(command), _, _) => ("exec", Some(json!({ "command": ["sh", "-c", command] }))),
-            (None, Some(url), _) => {
-                let method = self.method.unwrap_or_else(|| "POST".into());
-                ("http", Some(json!({ "url": url, "method": method })))
+        let config = self.handler_config.map(|text| {
+            serde_json::from_str::<Value>(&text).map_err(|error| {
+                CliError::invalid(format!("--handler-config is not JSON: {error}"))
+            })
+        });
+        let config = config.transpose()?;
+        let (implied, config) = match (self.command, self.url) {
+            (Some(command), _) => ("exec", Some(json!({ "command": ["sh", "-c", command] }))),
+            (None, Some(url)) => {
+                let config = http_config(config, url, self.method, self.headers)?;
+                ("http", Some(config))
             }
-            (None, None, Some(text)) => {
-                let config = serde_json::from_str(&text).map_err(|error| {
-                    CliError::invalid(format!("--handler-config is not JSON: {error}"))
-                })?;
-                ("", Some(config))
+            (None, None) if config.is_some() && self.handler.is_none() => {
+                let message = "--handler-config needs --handler or --url";
+                return Err(CliError::invalid(message));
             }
-            (None, None, None) => ("", None),
+            (None, None) => ("", config),
         };
         let kind = match self.handler {
             Some(kind) if !implied.is_empty() && kind != implied => {

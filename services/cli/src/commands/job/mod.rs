@@ -3,6 +3,7 @@
 mod apply;
 mod delete;
 mod get;
+mod http_handler;
 mod list;
 mod pause;
 mod stats;
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create a job or replace its definition
+    #[command(alias = "put")]
     Apply(Box<apply::Apply>),
     /// Show a job
     Get(get::Get),

@@ -30,6 +30,7 @@ pub enum Command {
     /// Cancel a task
     Cancel(cancel::Cancel),
     /// Run a failed or trashed task again, with a fresh count of tries
+    #[command(alias = "retry")]
     Redrive(redrive::Redrive),
     /// Change a task that no worker owns
     Update(update::Update),

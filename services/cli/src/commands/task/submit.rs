@@ -19,8 +19,15 @@ use crate::{
     units::{millis, parse_duration, parse_time},
 };
 
+const EXAMPLES: &str = "\
+Examples:
+  dueline task submit greet --payload-text world --wait
+  dueline task submit greet --payload '{\"name\": \"world\"}' --in 10m --priority high --key order-17
+  dueline task submit greet --batch tasks.ndjson";
+
 /// Submits a task.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Submit {
     /// Job of the task
     job: JobName,

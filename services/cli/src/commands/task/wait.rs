@@ -18,8 +18,13 @@ use crate::{
 /// Longest long poll.
 const LONG_POLL_MAX: Duration = Duration::from_secs(30);
 
+const EXAMPLES: &str = "\
+Example:
+  dueline task wait greet/0197b0c4-5a1e-7c4e-9a59-3f0c6b1d2e4f --timeout 5m";
+
 /// Waits until a task has ended.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Wait {
     /// The task
     #[arg(value_name = "JOB/ID")]
