@@ -220,10 +220,7 @@ fn a_server_runs_without_standard_error() {
             let mut urls = api
                 .split(['(', ')', ' '])
                 .filter(|word| word.starts_with("http://"));
-            assert!(
-                urls.clone().count() == 2 && urls.all(|url| is_found(url)),
-                "{api}"
-            );
+            assert!(urls.clone().count() == 2 && urls.all(is_found), "{api}");
         }
         server.kill().unwrap();
         server.wait().unwrap();
