@@ -55,10 +55,28 @@ impl JobName {
 
     /// Parses a job name.
     pub fn parse(text: &str) -> Result<Self, IdError> {
-        parse_name("job name", text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", |b| {
-            b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
-        })
-        .map(Self)
+        let what = "job name";
+        parse_name(what, text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", is_name_byte).map(Self)
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The name of a schedule, unique within its job: 1 to [`ScheduleName::MAX_LEN`] of `A-Z a-z 0-9 _ -`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduleName(Arc<str>);
+
+impl ScheduleName {
+    /// The same bound as for job names.
+    pub const MAX_LEN: usize = JobName::MAX_LEN;
+
+    /// Parses the name of a schedule.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        let what = "schedule name";
+        parse_name(what, text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", is_name_byte).map(Self)
     }
 
     /// Checks the name of a job to create: it must not begin with '-'. Jobs of earlier versions may have such a name, so
@@ -107,6 +125,10 @@ impl WorkerId {
     }
 }
 
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
 fn parse_name(
     what: &'static str,
     text: &str,
@@ -152,7 +174,7 @@ macro_rules! name_impls {
         }
     )*};
 }
-name_impls!(JobName, WorkerId);
+name_impls!(JobName, ScheduleName, WorkerId);
 
 /// The public id of a task: a UUID, chosen by the client or generated from time and randomness.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -311,8 +333,10 @@ mod tests {
             &"x".repeat(65),
         ] {
             assert!(JobName::parse(bad).is_err(), "{bad:?}");
+            assert!(ScheduleName::parse(bad).is_err(), "{bad:?}");
         }
         assert!(JobName::parse(&"x".repeat(64)).is_ok());
+        assert!(ScheduleName::parse(&"x".repeat(64)).is_ok());
     }
 
     #[test]

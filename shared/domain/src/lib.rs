@@ -16,7 +16,7 @@ mod text;
 mod time;
 
 pub use effects::{Effect, Effects, Owed};
-pub use ids::{IdError, JobName, TaskId, TaskRef, Token, WorkerId, WriteId};
+pub use ids::{IdError, JobName, ScheduleName, TaskId, TaskRef, Token, WorkerId, WriteId};
 pub use invariants::{Violation, check_task, check_transition};
 pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
