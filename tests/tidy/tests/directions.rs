@@ -32,6 +32,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ),
     // A job is placed in a cell by the hash functions that never change.
     ("scale", &["domain"]),
+    ("schedule", &["domain"]),
     ("outbound", &[]),
     // A sink may be an SQS queue.
     ("sinks", &["domain", "ports", "outbound", "aws"]),
