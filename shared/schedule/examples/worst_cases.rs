@@ -27,7 +27,7 @@ const RULES: [(&str, &str, &str); 8] = [
     ("only in a gap", "*/30 2 * 3 SUN#L", "Europe/Berlin"),
     (
         "only in a gap of half an hour",
-        "*/29 2 1-7 10 +SUN",
+        "* 0-29 2 1-7 10 +SUN",
         "Australia/Lord_Howe",
     ),
     (

@@ -112,6 +112,7 @@ fn f_100_errors_name_what_is_wrong() {
         "timing: '2 1' has 2 fields; a cron expression has 5 (minute, hour, day of month, month, day of week) or 6 \
          (second first)"
     );
+    assert_eq!(text("1,,2 * * * *"), "timing.minute: has an empty item");
     assert_eq!(text("0 0 31 2 *"), "timing: matches no day of any year");
 }
 

@@ -43,8 +43,9 @@ pub(crate) struct Scan {
 impl ZoneMinutes {
     pub(crate) fn of(name: &'static str) -> Self {
         let zone = TimeZoneDatabase::bundled().get(name).unwrap();
-        let local = |minute: i64| local(&zone, FIRST + minute * 60);
-        let minutes: Vec<Local> = (0..MINUTES).map(local).collect();
+        let minutes: Vec<Local> = (0..MINUTES / 15)
+            .flat_map(|quarter| quarter_hour(&zone, FIRST + quarter * 900))
+            .collect();
         let changes = (1..)
             .zip(minutes.windows(2))
             .filter(|(_, pair)| pair[1].linear != pair[0].linear + 1)
@@ -62,6 +63,20 @@ impl ZoneMinutes {
     pub(crate) fn range(&self) -> (i64, i64) {
         (FIRST, FIRST + MINUTES * 60)
     }
+}
+
+/// The minutes of a quarter of an hour. Clocks are set at its beginning and by whole quarters in these zones and years,
+/// so only its first minute is converted.
+fn quarter_hour(zone: &TimeZone, second: i64) -> impl Iterator<Item = Local> {
+    let offset = |second| zone.to_offset(Timestamp::from_second(second).unwrap());
+    assert_eq!(offset(second), offset(second + 899));
+    assert_eq!(offset(second).seconds() % 900, 0);
+    let first = local(zone, second);
+    (0..15).map(move |minute| Local {
+        minute: first.minute + minute,
+        linear: first.linear + i32::from(minute),
+        ..first
+    })
 }
 
 fn local(zone: &TimeZone, second: i64) -> Local {
