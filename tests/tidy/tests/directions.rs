@@ -81,6 +81,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "controller",
             "executor",
             "scale",
+            "schedule",
         ],
     ),
     (
