@@ -44,6 +44,11 @@ fn help_of_task_list() {
 }
 
 #[test]
+fn help_of_schedule_next() {
+    insta::assert_snapshot!(help(&["schedule", "next"]));
+}
+
+#[test]
 fn the_help_lists_every_exit_code() {
     let help = help(&[]);
     for exit in dueline_cli::exit::Exit::ALL {

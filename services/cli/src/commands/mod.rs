@@ -21,6 +21,7 @@ mod payload;
 mod process;
 mod reference;
 mod scale;
+mod schedule;
 mod serve;
 mod setup;
 mod task;
@@ -54,6 +55,9 @@ pub enum Command {
     /// Submit, read and change tasks
     #[command(subcommand)]
     Task(task::Command),
+    /// Show when rules of schedules fire
+    #[command(subcommand)]
+    Schedule(schedule::Command),
     /// Run a worker, or list the registered workers
     #[command(subcommand)]
     Worker(worker::Command),
@@ -78,6 +82,7 @@ impl Command {
             Self::Bench(command) => command.run(context).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,
+            Self::Schedule(command) => command.run(context),
             Self::Worker(command) => command.run(context).await,
             Self::Health(command) => command.run(context).await,
             Self::Completions(command) => command.run(context),
