@@ -209,7 +209,16 @@ impl Rule {
 }
 
 impl Timing {
+    /// The longest text in bytes. Messages repeat parts of it.
+    const BYTES_MAX: usize = 256;
+
     fn parse(text: &str, zone: &Zone, anchor: Option<Timestamp>) -> Result<Self, RuleError> {
+        let max = Self::BYTES_MAX;
+        if text.len() > max {
+            let message = format!("has {} bytes; at most {max} are allowed", text.len());
+            let (field, reason) = (RuleField::Timing, RuleFault::TooLong);
+            return Err(RuleError::new(field, reason, message));
+        }
         let (first, rest) = text
             .split_once(|c: char| c.is_ascii_whitespace())
             .unwrap_or((text, ""));

@@ -31,6 +31,7 @@ fn f_100_a_text_that_is_no_rule_is_refused_with_its_field_and_reason() {
     };
     use RuleField::{DayOfMonth, DayOfWeek, Hour, Minute, Month, Second, Timing};
     let long = format!("{}0 * * * *", "0,".repeat(130));
+    let long_interval = format!("@every {}s", "0".repeat(300));
     for (text, field, reason) in [
         ("", Timing, Empty),
         (" \t ", Timing, Empty),
@@ -38,6 +39,7 @@ fn f_100_a_text_that_is_no_rule_is_refused_with_its_field_and_reason() {
         ("* * * * * * *", Timing, FieldCount),
         ("0 0 1 1 * 2030", DayOfWeek, OutOfRange),
         (&long, Timing, TooLong),
+        (&long_interval, Timing, TooLong),
         ("@reboot", Timing, UnknownName),
         ("@daily @daily", Timing, UnknownName),
         ("@every", Timing, InvalidSyntax),

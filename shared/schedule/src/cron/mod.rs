@@ -12,9 +12,6 @@ use crate::{
     zone::Zone,
 };
 
-/// The longest expression in bytes.
-const BYTES_MAX: usize = 256;
-
 /// Names that stand for expressions.
 const NAMES: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
@@ -39,10 +36,6 @@ impl Cron {
     /// Parses an expression of five or six fields, or one of the names.
     pub(crate) fn parse(text: &str, zone: Zone) -> Result<Self, RuleError> {
         let error = |reason, message| Err(RuleError::new(RuleField::Timing, reason, message));
-        if text.len() > BYTES_MAX {
-            let message = format!("has {} bytes; at most {BYTES_MAX} are allowed", text.len());
-            return error(RuleFault::TooLong, message);
-        }
         let expression = if text.starts_with('@') {
             let named = NAMES
                 .iter()
