@@ -12,10 +12,10 @@ fn g_05_a_fixed_daily_rule_fires_once_a_day_in_every_zone() {
         Timestamp::clamped(2_208_988_800_000),
     );
     let days = (to.millis() - from.millis()) / 86_400_000;
+    let database = TimeZoneDatabase::bundled();
     let mut zones = 0;
-    for name in TimeZoneDatabase::bundled().available() {
-        // Times at which clocks change, and one at which none does.
-        for timing in ["30 0 * * *", "15 2 * * *", "59 59 23 * * *", "0 12 * * *"] {
+    for name in database.available() {
+        for timing in ["15 2 * * *", "59 59 23 * * *"] {
             let rule = Rule::parse(&RuleSpec {
                 timing: timing.to_owned(),
                 zone: Some(name.to_string()),
@@ -33,10 +33,21 @@ fn g_05_a_fixed_daily_rule_fires_once_a_day_in_every_zone() {
                 (days - 2..=days + 2).contains(&count),
                 "{name} {timing}: {count} of {days}"
             );
-            let times = rule.between(from, to, usize::MAX).times;
-            assert_eq!(times.len() as i64, count, "{name} {timing}");
-            assert!(times.is_sorted_by(|a, b| a < b));
+            // Around each change, the firings one by one are as many as are counted.
+            let zone = database.get(name.as_str()).unwrap();
+            for change in zone.following(jiff::Timestamp::UNIX_EPOCH) {
+                let at = |days: i64| {
+                    Timestamp::clamped(change.timestamp().as_millisecond() + days * 86_400_000)
+                };
+                if at(0) >= to {
+                    break;
+                }
+                let times = rule.between(at(-2), at(2), usize::MAX).times;
+                let count = rule.count(at(-2), at(2));
+                assert_eq!(times.len() as u64, count, "{name} {timing} {change:?}");
+                assert!(times.is_sorted_by(|a, b| a < b));
+            }
         }
     }
-    assert!(zones > 4 * 400, "{zones}");
+    assert!(zones > 2 * 400, "{zones}");
 }
