@@ -204,3 +204,41 @@ fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
     }
     output::list(&table, RUNS_FIT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dueline_domain::{JobName, NewTask, Policy, TaskId, Timestamp, Token, WriteId};
+
+    #[test]
+    fn f_011_f_077_a_task_is_shown_with_its_first_run_time_and_its_last_owner() {
+        let at = Timestamp::clamped;
+        let job = JobName::parse("mail").unwrap();
+        let new = NewTask::now(TaskId::from_bytes([7; 16]), job, bytes::Bytes::new());
+        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
+        let mut task = new.into_task(&Policy::default(), at(60_000), token, write, true);
+        let style = TableStyle {
+            colours: false,
+            fit: false,
+            now: at(60_000),
+        };
+        let shown = |task| render(&style, &TaskView::new(task, &Policy::default()).unwrap());
+        let plain = shown(&task);
+        for absent in ["originally due", "last owner"] {
+            assert!(!plain.contains(absent), "{plain}");
+        }
+        task.options.get_or_insert_default().original_run_at = Some(at(1_000));
+        task.last_owner = WorkerId::parse("w@1").ok();
+        let text = shown(&task);
+        let line = |name: &str| {
+            let line = text.lines().find(|line| line.contains(name));
+            line.unwrap_or_else(|| panic!("no '{name}' in {text}"))
+                .to_owned()
+        };
+        assert!(
+            line("originally due").contains("1970-01-01T00:00:01"),
+            "{text}"
+        );
+        assert!(line("last owner").contains("w@1"), "{text}");
+    }
+}
