@@ -149,7 +149,7 @@ fn a_command_with_wrong_results_is_a_mismatch() {
     for part in [
         "the task returned '0000'",
         "verified   20 mismatches",
-        "line break ",
+        "line\\nbreak ",
     ] {
         assert!(
             output.stdout.contains(part),

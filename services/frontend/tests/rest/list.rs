@@ -105,7 +105,8 @@ async fn a_page_of_large_tasks_is_bounded_in_bytes_and_goes_on() {
         let page = kit.get(&path).await.expect(200);
         pages += 1;
         let bytes = page.json.to_string().len();
-        assert!(bytes < 9 * 1024 * 1024, "a page of {bytes} bytes");
+        // The JSON of a payload is base64.
+        assert!(bytes < 12 * 1024 * 1024, "a page of {bytes} bytes");
         for task in page.json["tasks"].as_array().unwrap() {
             let id = task["id"].as_str().unwrap();
             assert!(

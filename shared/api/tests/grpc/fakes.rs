@@ -53,7 +53,7 @@ pub(crate) struct Scripted(pub(crate) Arc<Script>);
 #[async_trait]
 impl<O: Operation> Callable<O> for Scripted {
     async fn call(&self, _: &Call, operation: O) -> Result<O::Output, ApiError> {
-        self.0.call(O::NAME, operation)
+        self.0.call("", operation)
     }
 }
 
