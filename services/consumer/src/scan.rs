@@ -31,7 +31,8 @@ const SCAN_TASKS_MAX: usize = 2_000;
 /// Shortest and longest bound on the time to move tasks in one scan. Tasks that become due meanwhile, perhaps of other
 /// jobs or of higher priority, must not wait for a backlog on a slow store. Within these two, moving may take as long as
 /// choosing took, so that a scan whose reads are slow does not spend most of its time reading.
-const MOVE_TIME_MAX: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+const MOVE_TIME_MAX: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_millis(250));
 /// Longest time to read the tasks whose messages are to be sent again.
 const RESEND_READ_TIME_MAX: Duration = Duration::from_millis(100);
 /// Number of tasks in the first write of a scan, and at most. Each write has twice as many tasks as the one before, so
