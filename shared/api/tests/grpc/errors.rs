@@ -61,6 +61,22 @@ async fn requests_that_make_no_sense_are_refused_with_the_field() {
 }
 
 #[tokio::test]
+async fn bytes_that_are_no_message_are_a_fault_of_the_caller() {
+    let (server, _client) = raw_frontend(Arc::new(Scripted::default())).await;
+    let mut client = tonic::client::Grpc::new(server.channel());
+    client.ready().await.unwrap();
+    let path = "/dueline.v1.Frontend/PutJob".parse().unwrap();
+    let codec = tonic_prost::ProstCodec::<proto::Checkpoint, proto::PutJobResponse>::default();
+    // The first field of the call is a job; these bytes are none.
+    let payload = vec![0xff; 20].into();
+    let request = tonic::Request::new(proto::Checkpoint { payload });
+    let status = client.unary(request, path, codec).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
+    let error = error_in_status(&status).expect("an error of ours");
+    assert_eq!(error.reason(), "malformed_message");
+}
+
+#[tokio::test]
 async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let fake = Scripted::default();
     let services = Services {

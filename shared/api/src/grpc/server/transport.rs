@@ -26,7 +26,23 @@ pub(super) async fn middleware(request: Request, next: Next) -> Response {
             message,
         );
     }
-    next.run(request).await
+    let response = next.run(request).await;
+    match is_undecodable(&response) {
+        true => {
+            let message = "the bytes of the call are no message of its type";
+            let error = ApiError::new(ErrorKind::Invalid, "malformed_message", message);
+            super::error_response(error).into_response()
+        }
+        false => response,
+    }
+}
+
+/// Whether the framework could not decode the request. It reports that as a fault of the server, with a text as the only
+/// mark.
+fn is_undecodable(response: &Response) -> bool {
+    let header = |name| response.headers().get(name).map(HeaderValue::as_bytes);
+    header("grpc-status") == Some(b"13".as_slice())
+        && header("grpc-message").is_some_and(|text| text.starts_with(b"failed%20to%20decode%20"))
 }
 
 /// Whether the content type of a request is one of gRPC.
