@@ -59,13 +59,24 @@ impl JobName {
         parse_name(what, text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", is_name_byte).map(Self)
     }
 
+    /// Checks the name of a job to create: it must not begin with '-'. Jobs of earlier versions may have such a name, so
+    /// [`JobName::parse`] accepts it.
+    pub fn check_new(&self) -> Result<(), IdError> {
+        let what = "job name";
+        match self.0.starts_with('-') {
+            true => Err(IdError::LeadingHyphen { what }),
+            false => Ok(()),
+        }
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The name of a schedule, unique within its job: 1 to [`ScheduleName::MAX_LEN`] of `A-Z a-z 0-9 _ -`.
+/// The name of a schedule, unique within its job: 1 to [`ScheduleName::MAX_LEN`] of `A-Z a-z 0-9 _ -`, and no '-' at the
+/// beginning.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduleName(Arc<str>);
 
@@ -76,17 +87,10 @@ impl ScheduleName {
     /// Parses the name of a schedule.
     pub fn parse(text: &str) -> Result<Self, IdError> {
         let what = "schedule name";
-        parse_name(what, text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", is_name_byte).map(Self)
-    }
-
-    /// Checks the name of a job to create: it must not begin with '-'. Jobs of earlier versions may have such a name, so
-    /// [`JobName::parse`] accepts it.
-    pub fn check_new(&self) -> Result<(), IdError> {
-        let what = "job name";
-        match self.0.starts_with('-') {
-            true => Err(IdError::LeadingHyphen { what }),
-            false => Ok(()),
+        if text.starts_with('-') {
+            return Err(IdError::LeadingHyphen { what });
         }
+        parse_name(what, text, Self::MAX_LEN, "A-Z a-z 0-9 _ -", is_name_byte).map(Self)
     }
 
     /// The name as text.
@@ -346,6 +350,7 @@ mod tests {
             let name = JobName::parse(bad).unwrap();
             let what = "job name";
             assert_eq!(name.check_new(), Err(IdError::LeadingHyphen { what }));
+            assert!(ScheduleName::parse(bad).is_err(), "{bad:?}");
         }
         for good in ["a-", "_-", "0"] {
             assert_eq!(JobName::parse(good).unwrap().check_new(), Ok(()));

@@ -32,10 +32,11 @@ fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file names the type or the messages of an operation, outside of comments.
+/// Whether a file names the type or the messages of an operation, outside of comments. The verbs of the lifecycle are
+/// something else: a refused verb without a text of its own gets a general one.
 fn names(path: &Path, operation: &str) -> bool {
     let (request, module) = (format!("{operation}Request"), operation.to_lowercase());
-    let text = fs::read_to_string(path).unwrap();
+    let text = fs::read_to_string(path).unwrap().replace("Verb::", "Verb_");
     let code = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));

@@ -119,8 +119,9 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let submit = Submit {
         tasks: vec![plain_submit(); len],
     };
-    let answer = server.remote().frontend().call(&Call::default(), submit);
-    assert_eq!(answer.await.unwrap_err().reason(), "batch_too_large");
+    let client = server.remote().frontend();
+    let answer = client.call(&Call::default(), submit).await;
+    assert_eq!(answer.unwrap_err().reason(), "batch_too_large");
     assert_eq!(fake.0.calls(), [""; 0]);
 }
 

@@ -208,7 +208,7 @@ fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dueline_domain::{JobName, NewTask, Policy, TaskId, Timestamp, Token, WriteId};
+    use dueline_domain::{JobName, NewTask, Policy, Task, TaskId, Timestamp, Token, WriteId};
 
     #[test]
     fn f_011_f_077_a_task_is_shown_with_its_first_run_time_and_its_last_owner() {
@@ -222,7 +222,7 @@ mod tests {
             fit: false,
             now: at(60_000),
         };
-        let shown = |task| render(&style, &TaskView::new(task, &Policy::default()).unwrap());
+        let shown = |task: &Task| render(&style, &TaskView::new(task, &Policy::default()).unwrap());
         let plain = shown(&task);
         for absent in ["originally due", "last owner"] {
             assert!(!plain.contains(absent), "{plain}");
