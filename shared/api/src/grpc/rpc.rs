@@ -36,7 +36,7 @@ pub trait Rpc: Operation {
         request: Self::Request,
     ) -> Result<Self::Response, ApiError>;
 
-    /// The client's side, for an operation that was checked: sends it, and reads the answer.
+    /// The client's side: sends the operation, and reads the answer.
     async fn ask(self, client: &FrontendClient, call: &Call) -> Result<Self::Output, ApiError>;
 }
 

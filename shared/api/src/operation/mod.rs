@@ -47,8 +47,8 @@ pub trait Operation: Clone + Debug + Send + Sync + 'static {
     /// has lost its answer cannot know whether it took effect.
     const WRITES: bool;
 
-    /// Checks the input, and brings it into the form that is stored. The rules are those of [`crate::check`]. Services
-    /// and clients call this function before they do anything else, so that no transport can leave a rule out.
+    /// Checks the input, and brings it into the form that is stored. The rules are those of [`crate::check`]. A service
+    /// calls this function before it does anything else, so that no transport can leave a rule out.
     fn check(&mut self) -> Result<(), ApiError> {
         Ok(())
     }

@@ -80,6 +80,7 @@ mod grpc {
         async fn ask(self, client: &FrontendClient, call: &Call) -> Result<Self::Output, ApiError> {
             let mut tasks = self.tasks;
             let len = tasks.len();
+            check::batch_len(len)?;
             // A task that the server would refuse is not sent. It might not even fit into a message.
             let checked: Vec<_> = tasks.iter_mut().map(check::new_task).collect();
             let good = tasks.into_iter().zip(&checked);
