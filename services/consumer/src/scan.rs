@@ -28,11 +28,9 @@ use crate::{
 
 /// Most tasks moved in one scan. More jobs than this are served in turns, and other due tasks wait only for one scan.
 const SCAN_TASKS_MAX: usize = 2_000;
-/// Shortest and longest bound on the time to move tasks in one scan. Tasks that become due meanwhile, perhaps of other
-/// jobs or of higher priority, must not wait for a backlog on a slow store. Within these two, moving may take as long as
-/// choosing took, so that a scan whose reads are slow does not spend most of its time reading.
-const MOVE_TIME_MAX: (Duration, Duration) =
-    (Duration::from_millis(100), Duration::from_millis(250));
+/// Longest time to move tasks in one scan. Tasks that become due meanwhile, perhaps of other jobs or of higher priority,
+/// must not wait for a backlog on a slow store.
+const MOVE_TIME_MAX: Duration = Duration::from_millis(100);
 /// Longest time to read the tasks whose messages are to be sent again.
 const RESEND_READ_TIME_MAX: Duration = Duration::from_millis(100);
 /// Number of tasks in the first write of a scan, and at most. Each write has twice as many tasks as the one before, so
@@ -175,8 +173,7 @@ impl DueScan {
         let next_at = page.next_at;
         let plan = self.choose(&jobs, &pending_limits, page, now).await;
         let (left_over, lost_messages_left) = (plan.left_over, plan.lost_messages_left);
-        let time_max = instant.elapsed().clamp(MOVE_TIME_MAX.0, MOVE_TIME_MAX.1);
-        let result = self.apply_moves(plan.moves, time_max).await;
+        let result = self.apply_moves(plan.moves).await;
         self.record(&result);
         if let Some(failure) = result.failure {
             return Err(failure);
@@ -411,13 +408,13 @@ impl DueScan {
         }
     }
 
-    /// Marks tasks as enqueued and sends their messages, batch by batch, until `time_max` has passed.
-    async fn apply_moves(&self, moves: Vec<(DueTask, Token)>, time_max: Duration) -> ScanResult {
+    /// Marks tasks as enqueued and sends their messages, batch by batch.
+    async fn apply_moves(&self, moves: Vec<(DueTask, Token)>) -> ScanResult {
         let (store, effects) = (&*self.deps.store, self.deps.effects());
         let (mut result, started_at) = (ScanResult::default(), Instant::now());
         let (mut rest, mut len) = (&moves[..], BATCH_LEN.0);
         while !rest.is_empty() {
-            if started_at.elapsed() >= time_max {
+            if started_at.elapsed() >= MOVE_TIME_MAX {
                 result.is_cut = true;
                 break;
             }
