@@ -48,7 +48,7 @@ impl Serve for ListTasks {
                 break;
             }
             let average = bytes / page.tasks.len();
-            limit = ((PAGE_BYTES_MAX - bytes) / average).max(1);
+            limit = (PAGE_BYTES_MAX.saturating_sub(bytes) / average).max(1);
         }
         page.tasks = page.tasks.into_iter().map(Task::without_secrets).collect();
         Ok(page)

@@ -18,17 +18,6 @@ pub struct GetTask {
     pub wait: Option<Duration>,
 }
 
-impl GetTask {
-    /// The task as it is now.
-    pub fn now(job: &JobName, id: TaskId) -> Self {
-        Self {
-            job: job.clone(),
-            id,
-            wait: None,
-        }
-    }
-}
-
 impl Operation for GetTask {
     type Output = Task;
     const NAME: &'static str = "GetTask";

@@ -90,9 +90,6 @@ macro_rules! frontend {
         pub trait Frontend: $(Callable<$operation> +)* {}
 
         impl<T: $(Callable<$operation> +)*> Frontend for T {}
-
-        /// The names of all operations.
-        pub const OPERATION_NAMES: &[&str] = &[$($operation::NAME),*];
     };
 }
 with_operations!(frontend);
