@@ -9,6 +9,7 @@ mod lifecycle;
 mod limits;
 mod priority;
 mod retry;
+mod schedule;
 mod sink;
 mod state;
 mod task;
@@ -26,6 +27,11 @@ pub use lifecycle::{
 pub use limits::{Limits, limits};
 pub use priority::{Priority, PriorityError, Weight, WeightError};
 pub use retry::{Backoff, BackoffError, Jitter, RetryClass, RetryPolicy};
+pub use schedule::{
+    Backfill, CatchUp, CatchUpError, CatchUpPolicy, Firing, FiringCounts, FiringEnd, FiringRecord,
+    FiringTask, Overlap, OverlapDecision, QueuedFiring, RuleSpec, Schedule, SchedulePause,
+    ScheduleSpec, TaskTemplate, UnfinishedFirings,
+};
 pub use sink::{Sink, SinkError, SinkTarget};
 pub use state::{BoardState, CoarseState, Lease, State, StateKind};
 pub use task::{Due, History, NewTask, Overrides, RunEnd, RunRecord, Task, TaskOptions};

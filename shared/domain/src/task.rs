@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Backoff, Claim, Event, JobName, Lease, Owed, Policy, Priority, State, StateKind, TaskId,
-    TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
+    Backoff, Claim, Event, Firing, JobName, Lease, Owed, Policy, Priority, State, StateKind,
+    TaskId, TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
 };
 
 /// A task, with everything that is stored of it.
@@ -80,6 +80,8 @@ pub struct TaskOptions {
     pub overrides: Option<Overrides>,
     /// The run time of the submit, if a user has changed the run time since. Never part of a submit.
     pub original_run_at: Option<Timestamp>,
+    /// The firing of a schedule that created the task. Never part of a submit by a client.
+    pub firing: Option<Firing>,
 }
 
 impl TaskOptions {
@@ -100,6 +102,8 @@ impl TaskOptions {
             overrides,
             // No submit has one.
             original_run_at: _,
+            // The id of the task follows from it.
+            firing: _,
         } = submit;
         self.name == *name
             && self.details == *details

@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{CatchUp, CatchUpPolicy, Rule, RuleSpec};
+use dueline_domain::{CatchUp, CatchUpPolicy, RuleSpec, Timestamp};
+use dueline_schedule::{DueFirings, Rule};
 
 /// What is measured, the expression, and its zone.
 const RULES: [(&str, &str, &str); 8] = [
@@ -62,7 +62,7 @@ fn main() {
         let (_, next) = median(|| rule.next_after(now));
         let (_, count) = median(|| rule.count(Timestamp::EPOCH, late));
         let (_, last) = median(|| rule.from_last(u64::MAX, Timestamp::EPOCH, late));
-        let (_, due) = median(|| all.due(&rule, Timestamp::EPOCH, late, None));
+        let (_, due) = median(|| DueFirings::decide(all, &rule, Timestamp::EPOCH, late, None));
         println!(
             "{what:32} {parse:>10.1?} {next:>10.1?} {count:>10.1?} {last:>10.1?} {due:>10.1?}"
         );

@@ -1,45 +1,12 @@
-//! Which firings are due, and what happens to those that were missed while no consumer ran.
+//! Which firings are due, and which of those are carried out that were missed while no consumer ran.
 
 use std::time::Duration;
 
-use dueline_domain::Timestamp;
+use dueline_domain::{CatchUp, CatchUpPolicy, Timestamp};
 
 use crate::rule::{Firings, Rule};
 
-/// What happens to missed firings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CatchUp {
-    /// They are skipped.
-    None,
-    /// The latest of all due firings is made up for; earlier ones are skipped.
-    #[default]
-    Latest,
-    /// The latest `max` are made up for, in their order; earlier ones are skipped.
-    All {
-        /// How many at most.
-        max: u32,
-    },
-}
-
-/// The catch-up policy of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CatchUpPolicy {
-    catch_up: CatchUp,
-    grace: Duration,
-}
-
-/// Why a catch-up policy is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CatchUpError {
-    /// The cap of `All` is zero or too large.
-    #[error("catch-up of all needs a cap from 1 to {max}", max = CatchUpPolicy::CAP_MAX)]
-    Cap,
-    /// The grace is too long.
-    #[error("must be at most {max} s", max = CatchUpPolicy::GRACE_MAX.as_secs())]
-    Grace,
-}
-
-/// What one look at a schedule found.
+/// The firings of a schedule that are due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueFirings {
     /// Nominal times of the firings to carry out, ascending.
@@ -63,45 +30,30 @@ pub struct SkippedFirings {
     pub last: Timestamp,
 }
 
-impl CatchUpPolicy {
-    /// The greatest cap of [`CatchUp::All`].
-    pub const CAP_MAX: u32 = 1_000;
-    /// The longest grace.
-    pub const GRACE_MAX: Duration = Duration::from_secs(3_600);
-
-    /// A firing counts as missed once it is `grace` late. Before, it is carried out whatever the policy.
-    pub fn new(catch_up: CatchUp, grace: Duration) -> Result<Self, CatchUpError> {
-        if matches!(catch_up, CatchUp::All { max } if max == 0 || max > Self::CAP_MAX) {
-            return Err(CatchUpError::Cap);
-        }
-        if grace > Self::GRACE_MAX {
-            return Err(CatchUpError::Grace);
-        }
-        Ok(Self { catch_up, grace })
-    }
-
+impl DueFirings {
     /// The firings of `rule` that are later than `decided_until` and not later than `now`, of which at most `left` are
     /// carried out (the rest of the schedule's greatest number of firings).
     ///
     /// `decided_until` is the time up to which all firings were decided: the `now` of the last call, or the last nominal
     /// time. After this call it is `now`. A clock that went back decides nothing twice.
-    pub fn due(
-        &self,
+    pub fn decide(
+        policy: CatchUpPolicy,
         rule: &Rule,
         decided_until: Timestamp,
         now: Timestamp,
         left: Option<u64>,
-    ) -> DueFirings {
+    ) -> Self {
         if left == Some(0) {
-            return DueFirings::default();
+            return Self::default();
         }
         let from = just_after(decided_until);
         let to = just_after(now).max(from);
-        let on_time_from = Timestamp::clamped(now.millis() - millis(self.grace)).clamp(from, to);
+        let on_time_from =
+            Timestamp::clamped(now.millis() - millis(policy.grace())).clamp(from, to);
         // At most one firing a second, so this list is as short as the grace.
         let on_time = rule.between(on_time_from, to, usize::MAX).times;
         let missed = rule.count(from, on_time_from);
-        let kept = match self.catch_up {
+        let kept = match policy.catch_up() {
             CatchUp::None => 0,
             CatchUp::Latest => u64::from(on_time.is_empty()),
             CatchUp::All { max } => max.into(),
@@ -111,7 +63,7 @@ impl CatchUpPolicy {
             kept => rule.from_last(kept, from, on_time_from).unwrap_or(from),
         };
         let Firings { times, .. } = rule.between(kept_from, on_time_from, usize::MAX);
-        let mut due = DueFirings {
+        let mut due = Self {
             caught_up: times.len(),
             firings: times,
             skipped: skipped(rule, from, kept_from),
@@ -126,16 +78,6 @@ impl CatchUpPolicy {
             due.next = None;
         }
         due
-    }
-}
-
-impl Default for CatchUpPolicy {
-    /// The latest, with a grace of a minute.
-    fn default() -> Self {
-        Self {
-            catch_up: CatchUp::default(),
-            grace: Duration::from_secs(60),
-        }
     }
 }
 

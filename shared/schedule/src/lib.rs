@@ -1,16 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 mod catch_up;
+mod change;
 mod cron;
 mod error;
 mod firing;
 mod interval;
-mod overlap;
 mod rule;
+mod turn;
 mod zone;
 
-pub use catch_up::{CatchUp, CatchUpError, CatchUpPolicy, DueFirings, SkippedFirings};
+pub use catch_up::{DueFirings, SkippedFirings};
+pub use change::{Change, ChangeError};
 pub use error::{RuleError, RuleFault, RuleField};
 pub use firing::ScheduleKey;
-pub use overlap::{Overlap, OverlapDecision, UnfinishedFirings};
-pub use rule::{Firings, Rule, RuleSpec};
+pub use rule::{Firings, Rule};
+pub use turn::{FiringStatus, Turn};

@@ -1,6 +1,6 @@
 //! Rules: when a schedule fires.
 
-use dueline_domain::Timestamp;
+use dueline_domain::{RuleSpec, Timestamp};
 
 use crate::{
     cron::Cron,
@@ -9,28 +9,13 @@ use crate::{
     zone::Zone,
 };
 
-/// A rule as it is written and stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleSpec {
-    /// A cron expression of five or six fields, a name such as `@daily`, or `@every DURATION`.
-    pub timing: String,
-    /// The IANA time zone of a cron expression; UTC without one.
-    pub zone: Option<String>,
-    /// The rule does not fire before this time.
-    pub start: Option<Timestamp>,
-    /// The rule does not fire at or after this time.
-    pub end: Option<Timestamp>,
-    /// A time at which an interval fires, which sets its phase; 1970-01-01T00:00:00Z without one.
-    pub anchor: Option<Timestamp>,
-}
-
 /// A valid rule: a function from a time to the next firing.
 ///
 /// The times of its firings are *nominal*: they follow from the rule alone, never from the end of a task.
 ///
 /// ```
-/// use dueline_domain::Timestamp;
-/// use dueline_schedule::{Rule, RuleSpec};
+/// use dueline_domain::{RuleSpec, Timestamp};
+/// use dueline_schedule::Rule;
 ///
 /// let rule = Rule::parse(&RuleSpec {
 ///     timing: "30 2 * * *".into(),

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{
-    CatchUp, CatchUpError, CatchUpPolicy, DueFirings, Rule, RuleSpec, SkippedFirings,
-};
+use dueline_domain::{CatchUp, CatchUpError, CatchUpPolicy, RuleSpec, Timestamp};
+use dueline_schedule::{DueFirings, Rule, SkippedFirings};
 use proptest::prelude::*;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -34,7 +32,13 @@ fn after(time: Timestamp, millis: i64) -> Timestamp {
 #[test]
 fn g_05_a_firing_that_is_due_now_is_carried_out_under_every_policy() {
     for catch_up in [CatchUp::None, CatchUp::Latest, CatchUp::All { max: 5 }] {
-        let due = policy(catch_up, 60).due(&rule("@hourly"), at(1), after(at(2), 300), None);
+        let due = DueFirings::decide(
+            policy(catch_up, 60),
+            &rule("@hourly"),
+            at(1),
+            after(at(2), 300),
+            None,
+        );
         let expected = DueFirings {
             firings: vec![at(2)],
             caught_up: 0,
@@ -56,7 +60,7 @@ fn g_05_missed_firings_are_skipped_made_up_for_once_or_up_to_a_cap() {
         (CatchUp::All { max: 8 }, (2..=9).collect(), None),
         (CatchUp::All { max: 9 }, (2..=9).collect(), None),
     ] {
-        let due = policy(catch_up, 60).due(&rule("@hourly"), at(1), now, None);
+        let due = DueFirings::decide(policy(catch_up, 60), &rule("@hourly"), at(1), now, None);
         let made_up: Vec<_> = made_up.into_iter().map(at).collect();
         let skipped = skipped_to.map(|(count, last)| SkippedFirings {
             count,
@@ -72,9 +76,15 @@ fn g_05_missed_firings_are_skipped_made_up_for_once_or_up_to_a_cap() {
 #[test]
 fn a_22_by_default_one_firing_makes_up_for_all_and_none_if_one_is_due_anyway() {
     let default = CatchUpPolicy::default();
-    let missed = default.due(&rule("@hourly"), at(1), after(at(9), HOUR_MS / 2), None);
+    let missed = DueFirings::decide(
+        default,
+        &rule("@hourly"),
+        at(1),
+        after(at(9), HOUR_MS / 2),
+        None,
+    );
     assert_eq!((missed.firings, missed.caught_up), (vec![at(9)], 1));
-    let on_time = default.due(&rule("@hourly"), at(1), after(at(9), 1_000), None);
+    let on_time = DueFirings::decide(default, &rule("@hourly"), at(1), after(at(9), 1_000), None);
     assert_eq!((on_time.firings, on_time.caught_up), (vec![at(9)], 0));
     assert_eq!(on_time.skipped.unwrap().count, 7);
 }
@@ -83,7 +93,7 @@ fn a_22_by_default_one_firing_makes_up_for_all_and_none_if_one_is_due_anyway() {
 fn g_05_a_schedule_with_few_firings_left_carries_out_no_more() {
     let all = policy(CatchUp::All { max: 100 }, 60);
     let now = after(at(9), 1_000);
-    let due = |left| all.due(&rule("@hourly"), at(1), now, Some(left));
+    let due = |left| DueFirings::decide(all, &rule("@hourly"), at(1), now, Some(left));
     assert_eq!((due(0).firings, due(0).next), (vec![], None));
     assert_eq!(
         (due(3).firings, due(3).next),
@@ -96,7 +106,13 @@ fn g_05_a_schedule_with_few_firings_left_carries_out_no_more() {
 
 #[test]
 fn g_05_a_clock_that_goes_back_decides_nothing_twice() {
-    let due = CatchUpPolicy::default().due(&rule("@hourly"), at(5), at(2), None);
+    let due = DueFirings::decide(
+        CatchUpPolicy::default(),
+        &rule("@hourly"),
+        at(5),
+        at(2),
+        None,
+    );
     let expected = DueFirings {
         next: Some(at(6)),
         ..DueFirings::default()
@@ -108,7 +124,13 @@ fn g_05_a_clock_that_goes_back_decides_nothing_twice() {
 fn g_05_a_year_of_missed_seconds_is_counted_without_a_walk_over_them() {
     let now = after(at(9_000), 500);
     for timing in ["* * * * * *", "@every 1s"] {
-        let due = policy(CatchUp::All { max: 10 }, 0).due(&rule(timing), at(0), now, None);
+        let due = DueFirings::decide(
+            policy(CatchUp::All { max: 10 }, 0),
+            &rule(timing),
+            at(0),
+            now,
+            None,
+        );
         assert_eq!(due.firings.len(), 10);
         let skipped = due.skipped.unwrap();
         assert_eq!(skipped.count, 9_000 * 3_600 - 10, "{timing}");
@@ -148,7 +170,7 @@ proptest! {
         let (mut decided, mut carried_out, mut skipped) = (at(0), Vec::new(), 0);
         for pause_ms in pauses_ms {
             let now = after(decided, pause_ms);
-            let due = policy.due(&rule, decided, now, None);
+            let due = DueFirings::decide(policy, &rule, decided, now, None);
             prop_assert_eq!(due.next, rule.next_after(now));
             if let Some(some) = due.skipped {
                 skipped += some.count;

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use dueline_domain::{JobName, ScheduleName, TaskId, Timestamp};
-use dueline_schedule::{Rule, RuleSpec, ScheduleKey};
+use dueline_domain::{JobName, RuleSpec, ScheduleName, TaskId, Timestamp};
+use dueline_schedule::{Rule, ScheduleKey};
 use proptest::prelude::*;
 
 fn names(job: &str, name: &str) -> (JobName, ScheduleName) {

@@ -1,8 +1,8 @@
 //! Firings on the days on which clocks change, written by hand from the published changes of 2025. Past days are used
 //! because no later law changes them.
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{Rule, RuleSpec};
+use dueline_domain::{RuleSpec, Timestamp};
+use dueline_schedule::Rule;
 
 /// The change of a clock: the instant in UTC, and the local times of the second before and of that instant.
 struct Change {

@@ -1,7 +1,7 @@
 //! What a rule may be, and when it fires.
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{Rule, RuleError, RuleFault, RuleField, RuleSpec};
+use dueline_domain::{RuleSpec, Timestamp};
+use dueline_schedule::{Rule, RuleError, RuleFault, RuleField};
 
 fn parse(timing: &str) -> Result<Rule, RuleError> {
     Rule::parse(&RuleSpec {

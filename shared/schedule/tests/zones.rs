@@ -1,7 +1,7 @@
 //! Every zone of the database, with all changes of its clock since 1970.
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{Rule, RuleSpec};
+use dueline_domain::{RuleSpec, Timestamp};
+use dueline_schedule::Rule;
 use jiff::tz::TimeZoneDatabase;
 
 #[test]

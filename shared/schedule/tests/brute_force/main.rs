@@ -8,8 +8,8 @@ mod scan;
 
 use std::sync::LazyLock;
 
-use dueline_domain::Timestamp;
-use dueline_schedule::{Rule, RuleSpec};
+use dueline_domain::{RuleSpec, Timestamp};
+use dueline_schedule::Rule;
 use proptest::{prelude::*, sample::Index};
 
 use crate::{

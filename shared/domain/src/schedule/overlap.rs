@@ -37,6 +37,29 @@ pub enum OverlapDecision {
 }
 
 impl Overlap {
+    /// All policies.
+    pub const ALL: [Self; 4] = [
+        Self::Skip,
+        Self::QueueOne,
+        Self::Allow,
+        Self::CancelPrevious,
+    ];
+
+    /// The name on the wire and in stores.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Skip => "skip",
+            Self::QueueOne => "queue_one",
+            Self::Allow => "allow",
+            Self::CancelPrevious => "cancel_previous",
+        }
+    }
+
+    /// The policy of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|overlap| overlap.name() == name)
+    }
+
     /// Decides about a firing that is due.
     pub const fn decide(self, unfinished: UnfinishedFirings) -> OverlapDecision {
         let UnfinishedFirings { active, queued } = unfinished;
@@ -81,13 +104,7 @@ mod tests {
 
     #[test]
     fn g_05_a_queued_firing_is_released_when_the_earlier_ones_have_ended() {
-        let all = [
-            Overlap::Skip,
-            Overlap::QueueOne,
-            Overlap::Allow,
-            Overlap::CancelPrevious,
-        ];
-        for overlap in all {
+        for overlap in Overlap::ALL {
             let releases = |active, queued| overlap.releases(UnfinishedFirings { active, queued });
             assert!(releases(0, 1) && !releases(0, 0));
             assert_eq!(releases(1, 1), overlap == Overlap::Allow);
