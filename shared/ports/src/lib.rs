@@ -7,6 +7,7 @@ mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
 mod queue;
+mod schedules;
 mod send_enqueued;
 mod share;
 mod sinks;
@@ -16,8 +17,11 @@ mod task_ids;
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
+pub use schedules::{
+    DueSchedulesPage, DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore,
+};
 pub use send_enqueued::send_enqueued;
-pub use share::Share;
+pub use share::{SCHEDULE_SHARDS, Share, schedule_shard};
 pub use sinks::{SinkFailure, SinkRecord, SinkRefused, Sinks};
 pub use store::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, JobStore, ListQuery,

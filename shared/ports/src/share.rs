@@ -3,12 +3,22 @@
 use std::collections::BTreeSet;
 
 use dueline_domain::{
-    JobName, WorkerId,
+    JobName, ScheduleName, WorkerId,
     hash::{fnv1a, mix64},
 };
 
 /// Number of groups that the shards are hashed into: enough to spread them over some dozens of consumers.
 const GROUPS: u16 = 64;
+
+/// Number of shards of the schedules: enough to write ten thousand of them within a few seconds where each shard takes a
+/// thousand writes a second.
+pub const SCHEDULE_SHARDS: u32 = 8;
+
+/// The shard of a schedule. Stored index entries depend on it, so it never changes.
+pub fn schedule_shard(job: &JobName, name: &ScheduleName) -> u32 {
+    let text = job.as_str().bytes().chain([0]).chain(name.as_str().bytes());
+    u32::try_from(mix64(fnv1a(text)) % u64::from(SCHEDULE_SHARDS)).unwrap_or(0)
+}
 
 /// The shards of the due index that one consumer reads.
 ///
@@ -47,7 +57,17 @@ impl Share {
 
     /// Whether this shard of the job belongs to the share.
     pub fn covers(&self, job: &JobName, shard: u32) -> bool {
-        let hash = fnv1a(job.as_str().bytes().chain(shard.to_be_bytes()));
+        self.covers_shard_of(job.as_str(), shard)
+    }
+
+    /// Whether this shard of all schedules belongs to the share.
+    pub fn covers_schedules(&self, shard: u32) -> bool {
+        // No job has a name with a space.
+        self.covers_shard_of("all schedules", shard)
+    }
+
+    fn covers_shard_of(&self, name: &str, shard: u32) -> bool {
+        let hash = fnv1a(name.bytes().chain(shard.to_be_bytes()));
         // Always below the number of groups.
         let group = u16::try_from(mix64(hash) % u64::from(GROUPS)).unwrap_or(0);
         self.0.contains(&group)

@@ -4,16 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use dueline_domain::{
-    Event, Job, JobName, NewTask, Rejected, StateKind, Task, TaskId, TaskRef, Timestamp, Token,
-    WorkerId, WriteId,
+    Event, Job, JobName, NewTask, Rejected, ScheduleName, StateKind, Task, TaskId, TaskRef,
+    Timestamp, Token, WorkerId, WriteId,
 };
 
-use crate::Share;
+use crate::{ScheduleStore, Share};
 
 /// Everything a backend stores.
-pub trait Store: JobStore + TaskStore + WorkerStore {}
+pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore {}
 
-impl<T: JobStore + TaskStore + WorkerStore> Store for T {}
+impl<T: JobStore + TaskStore + ScheduleStore + WorkerStore> Store for T {}
 
 /// Job definitions. They are few, small and read often, so implementations should serve reads from memory.
 #[async_trait]
@@ -36,7 +36,7 @@ pub trait JobStore: Send + Sync + 'static {
     ) -> Result<Arc<Job>, StoreError>;
 
     /// Deletes a definition and its finished tasks. `InUse` while the job has tasks that are unfinished or owe an effect,
-    /// `NotFound` if it does not exist.
+    /// `HasSchedules` while it has schedules, `NotFound` if it does not exist.
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError>;
 }
 
@@ -284,6 +284,8 @@ pub struct ListQuery {
     pub due_from: Option<Timestamp>,
     /// First due before this.
     pub due_before: Option<Timestamp>,
+    /// Created by this schedule.
+    pub schedule: Option<ScheduleName>,
     /// Where the previous page ended.
     pub cursor: Option<Arc<str>>,
     /// Most tasks on the page.
@@ -301,6 +303,7 @@ impl ListQuery {
             key: None,
             due_from: None,
             due_before: None,
+            schedule: None,
             cursor: None,
             limit: 100,
         }
@@ -335,7 +338,7 @@ pub enum StoreError {
     /// The job or task does not exist.
     #[error("{what} '{name}' does not exist")]
     NotFound {
-        /// `job` or `task`.
+        /// `job`, `task` or `schedule`.
         what: &'static str,
         /// Its name or id.
         name: Arc<str>,
@@ -354,6 +357,9 @@ pub enum StoreError {
         /// Number of these tasks.
         unfinished: u64,
     },
+    /// The job has schedules, which would create tasks.
+    #[error("job '{0}' has schedules")]
+    HasSchedules(JobName),
     /// The call is not valid, and would fail again.
     #[error("{0}")]
     Invalid(Arc<str>),
@@ -386,6 +392,12 @@ impl StoreError {
     /// The task does not exist.
     pub fn no_task(id: &TaskId) -> Self {
         let (what, name) = ("task", Arc::from(id.to_string()));
+        Self::NotFound { what, name }
+    }
+
+    /// The schedule does not exist.
+    pub fn no_schedule(name: &ScheduleName) -> Self {
+        let (what, name) = ("schedule", Arc::from(name.as_str()));
         Self::NotFound { what, name }
     }
 

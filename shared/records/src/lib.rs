@@ -1,14 +1,18 @@
 #![doc = include_str!("../README.md")]
 
+mod schedule;
+
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Backoff, Effect, Handler, History, Job, JobName, Overrides, Owed, Policy, Quota, RetryPolicy,
-    RunEnd, RunRecord, Sink, TaskOptions, Timestamp, WorkerId,
+    Backoff, Effect, Firing, Handler, History, Job, JobName, Overrides, Owed, Policy, Quota,
+    RetryPolicy, RunEnd, RunRecord, ScheduleName, Sink, TaskOptions, Timestamp, WorkerId,
 };
 use dueline_ports::WorkerRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use schedule::{schedule_from_json, schedule_to_json};
 
 /// Why stored text cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -271,6 +275,17 @@ struct OptionsRecord {
     overrides: Option<OverridesRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
     original_run_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firing: Option<StoredFiringName>,
+}
+
+/// The firing that created a task.
+#[derive(Serialize, Deserialize)]
+struct StoredFiringName {
+    #[serde(rename = "s")]
+    schedule: String,
+    #[serde(rename = "n")]
+    nominal_at: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -308,6 +323,10 @@ pub fn options_to_json(options: &TaskOptions) -> String {
         trace: options.trace.clone(),
         overrides,
         original_run_at: options.original_run_at.map(Timestamp::millis),
+        firing: options.firing.as_ref().map(|firing| StoredFiringName {
+            schedule: firing.schedule.to_string(),
+            nominal_at: firing.nominal_at.millis(),
+        }),
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
@@ -337,6 +356,15 @@ pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOption
         trace: record.trace,
         overrides,
         original_run_at: record.original_run_at.map(Timestamp::clamped),
+        firing: record
+            .firing
+            .map(|firing| {
+                Ok::<_, RecordError>(Firing {
+                    schedule: ScheduleName::parse(&firing.schedule).map_err(bad)?,
+                    nominal_at: Timestamp::clamped(firing.nominal_at),
+                })
+            })
+            .transpose()?,
     })
 }
 

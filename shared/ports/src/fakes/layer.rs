@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{
+    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+};
 
 use crate::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
+    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
+    ScheduleStore, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -85,6 +88,37 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.below().prune(now, limit).await
+    }
+
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        self.below().put_schedules(puts).await
+    }
+
+    async fn schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<Option<Schedule>, StoreError> {
+        self.below().schedule(job, name).await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>, StoreError> {
+        self.below().schedules(query).await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        self.below().due_schedules(query).await
+    }
+
+    async fn delete_schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<bool, StoreError> {
+        self.below().delete_schedule(job, name).await
     }
 
     async fn put_workers(&self, workers: Vec<WorkerRecord>) -> Result<(), StoreError> {
@@ -172,6 +206,40 @@ impl<T: StoreLayer> TaskStore for T {
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         StoreLayer::prune(self, now, limit).await
+    }
+}
+
+#[async_trait]
+impl<T: StoreLayer> ScheduleStore for T {
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        StoreLayer::put_schedules(self, puts).await
+    }
+
+    async fn schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<Option<Schedule>, StoreError> {
+        StoreLayer::schedule(self, job, name).await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>, StoreError> {
+        StoreLayer::schedules(self, query).await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        StoreLayer::due_schedules(self, query).await
+    }
+
+    async fn delete_schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<bool, StoreError> {
+        StoreLayer::delete_schedule(self, job, name).await
     }
 }
 

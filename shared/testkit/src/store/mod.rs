@@ -4,6 +4,7 @@ mod due;
 mod engine;
 mod jobs_and_workers;
 mod lagging;
+mod schedules;
 mod tasks;
 
 use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
@@ -50,6 +51,16 @@ pub enum StoreMethod {
     Stats,
     /// `TaskStore::prune`
     Prune,
+    /// `ScheduleStore::put_schedules`
+    PutSchedules,
+    /// `ScheduleStore::schedule`
+    Schedule,
+    /// `ScheduleStore::schedules`
+    Schedules,
+    /// `ScheduleStore::due_schedules`
+    DueSchedules,
+    /// `ScheduleStore::delete_schedule`
+    DeleteSchedule,
     /// `WorkerStore::put_workers`
     PutWorkers,
     /// `WorkerStore::workers`

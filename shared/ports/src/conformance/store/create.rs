@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Due, NewTask, Overrides, Policy, Priority, State, StateKind, TaskOptions, Weight,
-    WorkerId,
+    Backoff, Due, Firing, NewTask, Overrides, Policy, Priority, ScheduleName, State, StateKind,
+    TaskOptions, Weight, WorkerId,
 };
 use tokio::task::JoinSet;
 
@@ -337,6 +337,10 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
             run_timeout: Some(secs(43)),
         }),
         original_run_at: None,
+        firing: Some(Firing {
+            schedule: ScheduleName::parse("nightly").expect("a name"),
+            nominal_at: at(7),
+        }),
     };
     let new = NewTask {
         priority: Priority::new(-1000).expect("a priority"),

@@ -34,6 +34,7 @@ mod life;
 mod list;
 mod model;
 mod safety;
+mod schedules;
 mod verbs;
 mod workers;
 
@@ -45,6 +46,7 @@ pub use life::*;
 pub use list::*;
 pub use model::*;
 pub use safety::*;
+pub use schedules::*;
 pub use verbs::*;
 pub use workers::*;
 
@@ -148,6 +150,12 @@ macro_rules! store_conformance {
             deleting_a_job_removes_its_finished_tasks
             stats_count_by_state_and_name_the_oldest_due_time
             f_110_only_finished_tasks_past_their_retention_are_pruned
+            f_103_a_schedule_is_kept_with_every_setting
+            a_schedule_is_replaced_only_if_it_has_not_changed
+            schedules_of_a_job_are_listed_by_name
+            g_05_a_schedule_is_due_at_its_time_and_not_before
+            all_shares_together_return_every_due_schedule_once
+            a_job_with_schedules_is_not_deleted
             f_115_worker_records_are_kept_replaced_and_removed
             random_commands_match_the_pure_function_seed_1
             random_commands_match_the_pure_function_seed_2
@@ -180,6 +188,7 @@ mod tests {
             include_str!("effects.rs"),
             include_str!("list.rs"),
             include_str!("jobs.rs"),
+            include_str!("schedules.rs"),
             include_str!("workers.rs"),
             include_str!("model.rs"),
         ] {

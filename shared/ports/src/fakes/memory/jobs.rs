@@ -55,6 +55,13 @@ impl JobStore for MemoryStore {
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         let mut contents = self.lock();
         contents.job(name)?;
+        if contents
+            .schedules
+            .get(name)
+            .is_some_and(|all| !all.is_empty())
+        {
+            return Err(StoreError::HasSchedules(name.clone()));
+        }
         if let Some(index) = contents.indexes.get(name) {
             let unfinished = index.unfinished();
             if unfinished > 0 {

@@ -2,6 +2,7 @@
 
 mod index;
 mod jobs;
+mod schedules;
 mod state;
 mod tasks;
 mod workers;

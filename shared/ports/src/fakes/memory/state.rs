@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dueline_domain::{
-    Job, JobName, NewTask, Task, TaskId, Timestamp, Violation, WorkerId, apply, check_task,
-    check_transition,
+    Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskId, Timestamp, Violation, WorkerId,
+    apply, check_task, check_transition,
 };
 
 use super::index::JobIndex;
@@ -15,6 +15,7 @@ pub(super) struct MemoryContents {
     pub(super) jobs: BTreeMap<JobName, Arc<Job>>,
     pub(super) tasks: BTreeMap<TaskId, StoredTask>,
     pub(super) indexes: BTreeMap<JobName, JobIndex>,
+    pub(super) schedules: BTreeMap<JobName, BTreeMap<ScheduleName, Schedule>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
     submits: u64,
 }

@@ -201,6 +201,10 @@ fn matches_query(task: &Task, query: &ListQuery) -> bool {
             .tag
             .as_ref()
             .is_none_or(|tag| options.is_some_and(|o| o.tags.contains(tag)))
+        && query.schedule.as_ref().is_none_or(|schedule| {
+            let firing = options.and_then(|o| o.firing.as_ref());
+            firing.is_some_and(|firing| firing.schedule == *schedule)
+        })
         && query.due_from.is_none_or(|from| task.run_at >= from)
         && query.due_before.is_none_or(|before| task.run_at < before)
 }

@@ -1,0 +1,56 @@
+//! The calls about schedules.
+
+use async_trait::async_trait;
+use dueline_domain::{JobName, Schedule, ScheduleName};
+use dueline_ports::{
+    DueSchedulesPage, DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore, StoreError,
+};
+
+use super::{FaultyStore, StoreMethod};
+
+#[async_trait]
+impl ScheduleStore for FaultyStore {
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        let mut results = Vec::with_capacity(puts.len());
+        // Each put is a request of its own, as it is in DynamoDB.
+        for put in puts {
+            let call = || async {
+                let mut results = self.inner.put_schedules(vec![put.clone()]).await;
+                results.pop().unwrap_or(Err(StoreError::Throttled))
+            };
+            results.push(self.call_one(StoreMethod::PutSchedules, call).await);
+        }
+        results
+    }
+
+    async fn schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<Option<Schedule>, StoreError> {
+        let call = || self.inner.schedule(job, name);
+        self.call_one(StoreMethod::Schedule, call).await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>, StoreError> {
+        let call = || self.inner.schedules(query.clone());
+        self.call_one(StoreMethod::Schedules, call).await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        let call = || self.inner.due_schedules(query.clone());
+        self.call_one(StoreMethod::DueSchedules, call).await
+    }
+
+    async fn delete_schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<bool, StoreError> {
+        let call = || self.inner.delete_schedule(job, name);
+        self.call_one(StoreMethod::DeleteSchedule, call).await
+    }
+}
