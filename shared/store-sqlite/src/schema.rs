@@ -8,9 +8,9 @@ use crate::open::OpenError;
 pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
 
 /// The version of the schema that this program reads and writes.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 
-const MIGRATIONS: &[&str] = &[V1, V2];
+const MIGRATIONS: &[&str] = &[V1, V2, V3];
 
 const V1: &str = "
 CREATE TABLE job (
@@ -93,6 +93,20 @@ CREATE INDEX task_due ON task (job, priority DESC, trigger_at, state) WHERE trig
 ALTER TABLE task ADD COLUMN owed_at INTEGER;
 ALTER TABLE task ADD COLUMN owed TEXT;
 CREATE INDEX task_owed ON task (job, owed_at) WHERE owed_at IS NOT NULL;
+";
+
+const V3: &str = "
+CREATE TABLE schedule (
+    job INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    wake_at INTEGER,
+    write_id INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    UNIQUE (job, name)
+) STRICT;
+-- Schedules that have nothing to do, because they are paused or over, are not in here.
+CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
 ";
 
 /// Migrates the file to [`SCHEMA_VERSION`], or refuses it.

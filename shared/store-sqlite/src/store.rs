@@ -6,10 +6,13 @@ use std::{
 };
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{
+    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
+    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
+    ScheduleStore, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -295,6 +298,56 @@ impl TaskStore for SqliteStore {
             let _ = self.try_room().await;
         }
         Ok(pruned)
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for SqliteStore {
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        self.write_batch(puts, |writer, put| writer.put_schedule(&put))
+            .await
+    }
+
+    async fn schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<Option<Schedule>, StoreError> {
+        let Ok(entry) = self.entry(job) else {
+            return Ok(None);
+        };
+        let name = name.clone();
+        self.reader()?
+            .call(move |db| reader::schedule(db, &entry, &name))
+            .await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>, StoreError> {
+        let entry = self.entry(&query.job)?;
+        self.reader()?
+            .call(move |db| reader::schedules(db, &entry, query.after.as_ref(), query.limit))
+            .await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        let jobs = self.jobs.load();
+        self.scanner()?
+            .call(move |db| reader::due_schedules(db, &jobs, &query))
+            .await
+    }
+
+    async fn delete_schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<bool, StoreError> {
+        let (job, name) = (job.clone(), name.clone());
+        self.writer()?
+            .call(move |writer| writer.delete_schedule(&job, &name))
+            .await
     }
 }
 

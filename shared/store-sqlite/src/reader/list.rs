@@ -68,6 +68,10 @@ pub(crate) fn list(
     if let Some(name) = &query.name {
         clause(" AND extras ->> '$.name' = ?", Box::new(name.to_string()));
     }
+    if let Some(schedule) = &query.schedule {
+        let sql = " AND extras ->> '$.firing.s' = ?";
+        clause(sql, Box::new(schedule.to_string()));
+    }
     if let Some(key) = &query.key {
         clause(" AND key = ?", Box::new(key.to_string()));
     }

@@ -2,6 +2,7 @@
 
 mod due;
 mod list;
+mod schedules;
 mod tasks;
 
 use std::{
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 pub(crate) use self::{
     due::due,
     list::{list, parse_cursor},
+    schedules::{due_schedules, schedule, schedules},
     tasks::{get, owned, ready, stats, workers},
 };
 use crate::error::{closed, read_error};

@@ -97,6 +97,9 @@ impl Writer {
             return Err(StoreError::no_job(name).into());
         };
         let row = entry.row;
+        if self.has_schedules(row)? {
+            return Err(StoreError::HasSchedules(name.clone()).into());
+        }
         let owing: i64 = self
             .db
             .prepare_cached(

@@ -12,6 +12,7 @@ mod limit_pages;
 mod prune;
 mod request;
 mod room;
+mod schedules;
 mod workers;
 
 use std::{
