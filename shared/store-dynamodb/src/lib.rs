@@ -17,6 +17,7 @@ mod load;
 mod open;
 mod prune;
 mod row;
+mod schedules;
 pub mod schema;
 pub mod setup;
 mod stats;

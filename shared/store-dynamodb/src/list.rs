@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use dueline_domain::{Task, TaskId};
+use dueline_domain::{ScheduleName, Task, TaskId};
 use dueline_ports::{ListQuery, Page, StoreError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -196,6 +196,8 @@ fn matches(task: &Task, query: &ListQuery) -> bool {
         wanted.as_ref().is_none_or(|wanted| found == Some(wanted))
     };
     let tagged = |tag: &Arc<str>| options.is_some_and(|options| options.tags.contains(tag));
+    let firing = options.and_then(|options| options.firing.as_ref());
+    let fired = |schedule: &ScheduleName| firing.is_some_and(|firing| firing.schedule == *schedule);
     (query.states.is_empty() || query.states.contains(&task.kind()))
         && is(
             &query.name,
@@ -203,6 +205,7 @@ fn matches(task: &Task, query: &ListQuery) -> bool {
         )
         && is(&query.key, options.and_then(|options| options.key.as_ref()))
         && query.tag.as_ref().is_none_or(tagged)
+        && query.schedule.as_ref().is_none_or(fired)
         && query.due_from.is_none_or(|from| task.run_at >= from)
         && query.due_before.is_none_or(|before| task.run_at < before)
 }

@@ -9,9 +9,10 @@
 //! | task | `t#` job `#` generation `#` slot | id |
 //! | blob of a task | as its task | id, 1, kind, random number |
 //! | idempotency key | `k#` job `#` generation `#` slot | key |
+//! | schedule | `s#` job `#` generation `#` slot | name |
 //! | worker | `workers` | id |
 
-use dueline_domain::{JobName, TaskId, hash::fnv1a};
+use dueline_domain::{JobName, ScheduleName, TaskId, hash::fnv1a};
 
 /// Partition key of the table (text).
 pub const PK: &str = "pk";
@@ -19,9 +20,11 @@ pub const PK: &str = "pk";
 pub const SK: &str = "sk";
 /// Name of the due index, which contains the tasks that are unfinished or owe an effect.
 pub const DUE_INDEX: &str = "due";
-/// Partition key of the index: job, generation and shard (text). Only those tasks have it.
+/// Partition key of the index (text): job, generation and shard of those tasks; shard of a schedule that has something to
+/// do. Only these have it.
 pub const DUE_KEY: &str = "d";
-/// Sort key of the index: the hint in milliseconds, never later than the trigger time.
+/// Sort key of the index: the hint in milliseconds, never later than the trigger time; of a schedule, when it has to be
+/// processed.
 pub const DUE_HINT: &str = "h";
 /// When DynamoDB may delete an item, in seconds since the Unix epoch.
 pub const TTL: &str = "x";
@@ -72,6 +75,16 @@ impl JobPartitions {
         self.keys(self.slot(key.as_bytes()))
     }
 
+    /// The partition of schedules of a slot.
+    pub(crate) fn schedules(&self, slot: u16) -> String {
+        format!("s#{}#{}#{slot:02x}", self.job, self.generation)
+    }
+
+    /// The partition of a schedule.
+    pub(crate) fn of_schedule(&self, name: &ScheduleName) -> String {
+        self.schedules(self.slot(name.as_str().as_bytes()))
+    }
+
     /// The partition of the index for a shard.
     pub(crate) fn due(&self, shard: u32) -> String {
         format!("{}#{}#{shard}", self.job, self.generation)
@@ -87,6 +100,11 @@ impl JobPartitions {
         let slot = (spread(bytes) & 0xffff_ffff) % u64::from(self.slots.max(1));
         u16::try_from(slot).unwrap_or(0)
     }
+}
+
+/// The partition of the index for a shard of all schedules. That of a job's tasks has a second `#`.
+pub(crate) fn due_schedules(shard: u32) -> String {
+    format!("schedules#{shard}")
 }
 
 /// A hash that must never change, because the keys of stored items depend on it. FNV-1a with a final mix, because its
@@ -116,6 +134,9 @@ mod tests {
         assert_eq!(partitions.of_task(&id), "t#mail#abc123#0b");
         assert_eq!(partitions.of_key("k"), "k#mail#abc123#0e");
         assert_eq!(partitions.due_of(&id, 1), "mail#abc123#0");
+        let nightly = ScheduleName::parse("nightly").unwrap();
+        assert_eq!(partitions.of_schedule(&nightly), "s#mail#abc123#0a");
+        assert_eq!(due_schedules(3), "schedules#3");
     }
 
     #[test]

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{
+    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, JobStore, ListQuery, OwnedTask,
-    Page, Pruned, PutJob, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
+    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
+    ScheduleStore, StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -162,6 +165,40 @@ impl TaskStore for DynamoStore {
 
     async fn prune(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         self.prune(now, limit).await
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for DynamoStore {
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        self.put_schedules(puts).await
+    }
+
+    async fn schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<Option<Schedule>, StoreError> {
+        self.schedule(job, name).await
+    }
+
+    async fn schedules(&self, query: ScheduleQuery) -> Result<Vec<Schedule>, StoreError> {
+        self.schedules(query).await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        self.due_schedules(query).await
+    }
+
+    async fn delete_schedule(
+        &self,
+        job: &JobName,
+        name: &ScheduleName,
+    ) -> Result<bool, StoreError> {
+        self.delete_schedule(job, name).await
     }
 }
 

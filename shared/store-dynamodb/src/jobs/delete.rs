@@ -42,6 +42,13 @@ impl DynamoStore {
             if !entry.deleting {
                 continue;
             }
+            let has_schedules = self.has_schedules(entry).await;
+            if !matches!(has_schedules, Ok(false)) {
+                self.change_jobs("delete_job", entry.changed(Vec::new(), &[DELETING]))
+                    .await?;
+                has_schedules?;
+                return Err(StoreError::HasSchedules(name.clone()));
+            }
             let unfinished = self.unfinished(entry).await;
             if !matches!(unfinished, Ok(0)) {
                 self.change_jobs("delete_job", entry.changed(Vec::new(), &[DELETING]))

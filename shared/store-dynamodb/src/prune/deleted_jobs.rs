@@ -47,7 +47,7 @@ impl DynamoStore {
         });
         let partitions = job.iter().flat_map(|job| {
             let slots = 0..job.slots;
-            slots.flat_map(|slot| [job.tasks(slot), job.keys(slot)])
+            slots.flat_map(|slot| [job.tasks(slot), job.keys(slot), job.schedules(slot)])
         });
         for partition in partitions {
             loop {
