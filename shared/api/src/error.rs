@@ -144,6 +144,22 @@ impl ApiError {
         self
     }
 
+    /// The same error about a field of the object `parent`.
+    #[must_use]
+    pub fn within(self, parent: &str) -> Self {
+        let Some(field) = self.field() else {
+            return self;
+        };
+        let nested = format!("{parent}.{field}");
+        let message = match self.message().strip_prefix(field) {
+            Some(rest) => format!("{nested}{rest}"),
+            None => self.message().to_owned(),
+        };
+        let mut error = self.with_field(nested);
+        error.0.message = bounded(message);
+        error
+    }
+
     /// Names the state that stood against the call.
     #[must_use]
     pub fn with_state(mut self, state: StateKind) -> Self {
@@ -284,10 +300,10 @@ impl From<StoreError> for ApiError {
         let message = error.to_string();
         match error {
             StoreError::NotFound { what, .. } => {
-                let reason = if what == "job" {
-                    "unknown_job"
-                } else {
-                    "unknown_task"
+                let reason = match what {
+                    "job" => "unknown_job",
+                    "schedule" => "unknown_schedule",
+                    _ => "unknown_task",
                 };
                 Self::new(ErrorKind::NotFound, reason, message)
             }
@@ -300,6 +316,10 @@ impl From<StoreError> for ApiError {
             .with_owner(rejected.owner),
             StoreError::Exists(_) => Self::new(ErrorKind::Conflict, "exists", message),
             StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, "in_use", message),
+            StoreError::HasSchedules(_) => {
+                let message = format!("{message}; delete them first");
+                Self::new(ErrorKind::Conflict, "has_schedules", message)
+            }
             StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, "invalid", message),
             StoreError::Throttled => Self::new(ErrorKind::Unavailable, "throttled", message)
                 .with_retry_after(Duration::from_secs(1)),

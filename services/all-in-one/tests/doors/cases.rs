@@ -85,6 +85,7 @@ macro_rules! raw {
 }
 
 // After the macros, which it uses.
+mod schedules;
 mod submits;
 
 pub(crate) fn all() -> Vec<Case> {
@@ -93,6 +94,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(puts());
     cases.extend(changes());
     cases.extend(reads());
+    cases.extend(schedules::schedules());
     cases
 }
 

@@ -3,6 +3,7 @@
 
 mod cases;
 mod node;
+mod schedules;
 
 use node::{TestNode, fault};
 

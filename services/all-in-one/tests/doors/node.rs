@@ -88,6 +88,27 @@ impl TestNode {
         self.node.frontend()
     }
 
+    /// What REST answers.
+    pub(crate) async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+        self.send(method, path, body).await
+    }
+
+    /// The tasks of a schedule once there are `count`, oldest firing first.
+    pub(crate) async fn fired(&self, schedule: &str, count: usize) -> Vec<Value> {
+        let path = format!("jobs/mail/tasks?schedule={schedule}");
+        let until = Instant::now() + Duration::from_secs(30);
+        loop {
+            let page = self.send(Method::GET, &path, None).await;
+            let mut tasks = page["tasks"].as_array().unwrap().clone();
+            if tasks.len() >= count {
+                tasks.sort_by_key(|task| task["nominal_at"].to_string());
+                return tasks;
+            }
+            assert!(Instant::now() < until, "{page}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let mut request = self
             .http

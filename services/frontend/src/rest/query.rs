@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use dueline_api::{ApiError, check::PAGE_LEN_DEFAULT, v1::Time};
-use dueline_domain::{JobName, StateKind, Timestamp};
+use dueline_api::{ApiError, check::PAGE_LEN_DEFAULT, operation::NEXT_DEFAULT, v1::Time};
+use dueline_domain::{JobName, ScheduleName, StateKind, Timestamp};
 use dueline_ports::ListQuery;
 use http::Uri;
 
@@ -48,6 +48,26 @@ impl Query {
         self.get("wait").map(duration).transpose()
     }
 
+    /// `limit`. A text that is no number is out of range, too.
+    pub(super) fn limit(&self) -> usize {
+        self.get("limit")
+            .map_or(PAGE_LEN_DEFAULT, |text| text.parse().unwrap_or(0))
+    }
+
+    /// `next`: how many firings to show.
+    pub(super) fn next_firings(&self) -> usize {
+        self.get("next")
+            .map_or(NEXT_DEFAULT, |text| text.parse().unwrap_or(usize::MAX))
+    }
+
+    /// The name of a schedule.
+    pub(super) fn schedule(&self, name: &'static str) -> Result<Option<ScheduleName>, ApiError> {
+        self.get(name)
+            .map(ScheduleName::parse)
+            .transpose()
+            .map_err(|error| ApiError::invalid(name, "invalid_name", error))
+    }
+
     fn time(&self, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
         self.get(name)
             .map(|text| match text.parse::<i64>() {
@@ -83,11 +103,6 @@ impl Query {
         if asked && wanted.is_empty() {
             return Ok(None);
         }
-        let limit = match self.get("limit") {
-            None => PAGE_LEN_DEFAULT,
-            // A text that is no number is out of range, too.
-            Some(text) => text.parse().unwrap_or(0),
-        };
         let text = |name| self.get(name).map(Arc::from);
         Ok(Some(ListQuery {
             states: wanted.into_iter().collect(),
@@ -96,8 +111,9 @@ impl Query {
             key: text("key"),
             due_from: self.time("due_from")?,
             due_before: self.time("due_before")?,
+            schedule: self.schedule("schedule")?,
             cursor: text("cursor"),
-            limit,
+            limit: self.limit(),
             ..ListQuery::of(job)
         }))
     }

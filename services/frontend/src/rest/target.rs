@@ -5,7 +5,7 @@ use axum::{
     extract::{FromRequestParts, RawPathParams},
 };
 use dueline_api::{ApiError, Call, ErrorKind};
-use dueline_domain::{IdError, JobName, TaskId, WorkerId};
+use dueline_domain::{IdError, JobName, ScheduleName, TaskId, WorkerId};
 use http::request::Parts;
 
 use super::{Failure, body::context};
@@ -27,6 +27,9 @@ pub(super) struct OfJob(pub(super) JobName);
 /// The task of `/v1/jobs/{job}/tasks/{id}`.
 pub(super) struct OfTask(pub(super) JobName, pub(super) TaskId);
 
+/// The schedule of `/v1/jobs/{job}/schedules/{schedule}`.
+pub(super) struct OfSchedule(pub(super) JobName, pub(super) ScheduleName);
+
 /// The worker of `/v1/workers/{id}`.
 pub(super) struct OfWorker(pub(super) WorkerId);
 
@@ -47,6 +50,17 @@ impl<S: Send + Sync> FromRequestParts<S> for OfTask {
         let id = TaskId::parse(named(&params, "id"))
             .map_err(|error| ApiError::invalid("id", "invalid_id", error))?;
         Ok(Self(job(&params)?, id))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OfSchedule {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let params = params(parts).await?;
+        let name = ScheduleName::parse(named(&params, "schedule"))
+            .map_err(|error| ApiError::invalid("name", "invalid_name", error))?;
+        Ok(Self(job(&params)?, name))
     }
 }
 

@@ -5,6 +5,7 @@ mod jobs;
 mod list;
 mod read;
 mod run_to_completion;
+mod schedules;
 mod submit;
 
 use std::sync::Arc;

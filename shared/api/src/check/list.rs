@@ -22,6 +22,7 @@ pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
         key,
         due_from: _,
         due_before: _,
+        schedule: _,
         cursor,
         limit,
     } = query;
@@ -33,7 +34,12 @@ pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
     ] {
         short_text(field, text.as_deref())?;
     }
-    if *limit == 0 || *limit > PAGE_LEN_MAX {
+    page_limit(*limit)
+}
+
+/// Checks the length of a page.
+pub(crate) fn page_limit(limit: usize) -> Result<(), ApiError> {
+    if limit == 0 || limit > PAGE_LEN_MAX {
         let message = format!("must be 1 to {PAGE_LEN_MAX}");
         return Err(ApiError::invalid("limit", "out_of_range", message));
     }

@@ -8,6 +8,7 @@ mod job;
 mod json;
 mod list;
 mod report;
+mod schedule;
 mod task;
 
 #[cfg(feature = "grpc")]
@@ -15,7 +16,9 @@ pub(crate) use job::HANDLER_CONFIG_BYTES_MAX;
 pub(crate) use job::policy;
 pub use job::{handler, job};
 pub(crate) use json::{is_presentable, presentable};
+pub(crate) use list::page_limit;
 pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query};
 pub(crate) use report::{extension, trash_reason};
+pub use schedule::{firing_task, schedule};
 pub use task::{WAIT_MAX, cancel_reason, modification, new_task, wait};
 pub(crate) use task::{batch_len, payload_len};

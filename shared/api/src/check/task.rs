@@ -30,9 +30,12 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         trace: _,
         overrides,
         original_run_at,
+        firing,
     } = &mut **options;
     // Only a task that was rescheduled has one.
     *original_run_at = None;
+    // Only a consumer sets it.
+    *firing = None;
     short_text("name", name.as_deref())?;
     details(map.as_deref())?;
     tags(words)?;

@@ -1,38 +1,54 @@
 //! The operations of clients, one file each: what an operation takes, the rules for it, what it answers, and its
 //! messages in gRPC. Every service that offers an operation, and every client of one, implements [`Callable`] for it.
 
+mod backfill_schedule;
 mod cancel;
 mod delete_job;
+mod delete_schedule;
 mod get_job;
 mod get_job_stats;
+mod get_schedule;
 mod get_task;
 mod list_jobs;
+mod list_schedules;
 mod list_tasks;
 mod list_workers;
 mod modify;
 mod pause_job;
+mod pause_schedule;
 mod put_job;
+mod put_schedule;
 mod redrive;
+mod shown_schedule;
 mod submit;
+mod trigger_schedule;
 
 use std::fmt::Debug;
 
 use async_trait::async_trait;
 
 pub use self::{
+    backfill_schedule::BackfillSchedule,
     cancel::Cancel,
     delete_job::DeleteJob,
+    delete_schedule::DeleteSchedule,
     get_job::GetJob,
     get_job_stats::GetJobStats,
+    get_schedule::{GetSchedule, NEXT_DEFAULT, NEXT_MAX},
     get_task::GetTask,
     list_jobs::ListJobs,
+    list_schedules::{ListSchedules, SchedulePage},
     list_tasks::ListTasks,
     list_workers::ListWorkers,
     modify::Modify,
     pause_job::PauseJob,
+    pause_schedule::PauseSchedule,
     put_job::PutJob,
+    put_schedule::PutSchedule,
     redrive::Redrive,
+    shown_schedule::{NextFiring, ShownSchedule},
     submit::{Submit, Submitted},
+    trigger_schedule::TriggerSchedule,
 };
 use crate::{ApiError, Call};
 
@@ -77,6 +93,13 @@ macro_rules! with_operations {
             cancel: Cancel,
             modify: Modify,
             redrive: Redrive,
+            put_schedule: PutSchedule,
+            get_schedule: GetSchedule,
+            list_schedules: ListSchedules,
+            delete_schedule: DeleteSchedule,
+            pause_schedule: PauseSchedule,
+            trigger_schedule: TriggerSchedule,
+            backfill_schedule: BackfillSchedule,
             list_workers: ListWorkers,
         }
     };

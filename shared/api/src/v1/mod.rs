@@ -14,6 +14,7 @@ mod json;
 mod payload;
 mod problem;
 mod report;
+mod schedule;
 mod stats;
 mod submitted;
 mod task_change;
@@ -33,6 +34,12 @@ pub use job::{JobList, JobSpec, JobView, QuotaSpec};
 pub use json::{parse, parse_items};
 pub use problem::Problem;
 pub use report::{Checkpoint, Complete, Extend, Fail, Owned, ReportedView, Trash};
+pub use schedule::{
+    CountsView, FiringTaskView, FiringView, NextView, PauseRequest, PauseView, RangeView,
+    ScheduleList, ScheduleSpec, ScheduleView, TemplateView,
+};
+#[cfg(feature = "grpc")]
+pub(crate) use schedule::{catch_up_policy, template};
 pub use stats::StatsView;
 pub use submitted::{BatchItem, BatchResult, SubmittedView};
 pub use task_change::{CancelRequest, RunningSpec, TaskChange};

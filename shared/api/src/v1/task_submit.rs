@@ -135,6 +135,7 @@ impl TaskSubmit {
                 self.run_timeout_ms,
             )?,
             original_run_at: None,
+            firing: None,
         };
         Ok(NewTask {
             id_is_given: id.is_some(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    JobName, Lease, Owed, Policy, RunEnd, RunRecord, StateKind, Task, TaskId, TaskOptions,
-    WorkerId, limits, truncate_text,
+    JobName, Lease, Owed, Policy, RunEnd, RunRecord, ScheduleName, StateKind, Task, TaskId,
+    TaskOptions, WorkerId, limits, truncate_text,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -104,6 +104,17 @@ pub struct TaskView {
     /// When it was first due as it was submitted; only present after a user has changed that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_run_at: Option<Time>,
+    /// The schedule that created it.
+    #[serde(
+        default,
+        with = "as_text::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<String>)]
+    pub schedule: Option<ScheduleName>,
+    /// The nominal time of the firing that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nominal_at: Option<Time>,
     /// When the scheduler processes it next: its due time, the time of its next try, the end of its lease, or the next
     /// try of what it owes.
     pub trigger_at: Option<Time>,
@@ -246,6 +257,7 @@ impl TaskView {
     pub fn new(task: &Task, job: &Policy) -> Result<Self, ApiError> {
         let nothing = TaskOptions::default();
         let options = task.options.as_deref().unwrap_or(&nothing);
+        let firing = options.firing.as_ref();
         let policy = task.policy(job);
         let lease = task.lease();
         let kind = task.kind();
@@ -286,6 +298,8 @@ impl TaskView {
             error: owned(task.error.as_ref()),
             run_at: task.run_at.into(),
             original_run_at: options.original_run_at.map(Into::into),
+            schedule: firing.map(|firing| firing.schedule.clone()),
+            nominal_at: firing.map(|firing| firing.nominal_at.into()),
             trigger_at: task.trigger_at().map(Into::into),
             created_at: task.created_at.into(),
             created_by: owned(options.created_by.as_ref()),
@@ -319,7 +333,7 @@ fn owned(text: Option<&Arc<str>>) -> Option<String> {
     text.map(ToString::to_string)
 }
 
-fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
+pub(super) fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
     RawValue::from_string(text.unwrap_or("{}").to_owned()).map_err(|error| {
         let message = format!("details are no JSON: {error}");
         ApiError::new(ErrorKind::Internal, "corrupt", message)

@@ -128,6 +128,7 @@ pub(crate) fn options() -> TaskOptions {
             run_timeout: Some(MS * 5),
         }),
         original_run_at: None,
+        firing: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod batch;
 mod health;
 mod jobs;
 mod reports;
+mod schedules;
 mod task;
 mod tasks;
 mod work;
@@ -36,6 +37,7 @@ use super::{App, Failure, target::no_job};
     tags(
         (name = "jobs", description = "Named definitions that tasks belong to"),
         (name = "tasks", description = "Units of work"),
+        (name = "schedules", description = "They create tasks by a rule"),
         (name = "work", description = "For workers: ask for work and report about it"),
         (name = "server", description = "The server itself"),
     )
@@ -49,6 +51,7 @@ pub(super) fn all() -> OpenApiRouter<Arc<App>> {
         .merge(tasks::routes())
         .merge(batch::routes())
         .merge(task::routes())
+        .merge(schedules::routes())
         .merge(work::routes())
         .merge(reports::routes())
         .merge(workers::routes())

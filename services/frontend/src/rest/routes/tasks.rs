@@ -93,6 +93,7 @@ async fn submit(
         ("key" = Option<String>, Query, description = "Only with this idempotency key"),
         ("due_from" = Option<String>, Query, description = "Only first due at or after this time"),
         ("due_before" = Option<String>, Query, description = "Only first due before this time"),
+        ("schedule" = Option<String>, Query, description = "Only created by this schedule"),
         ("limit" = Option<u32>, Query, description = "Most tasks on a page: 1 to 1000, 100 when absent"),
         ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
     ),
@@ -107,7 +108,7 @@ async fn list(
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    const KNOWN: [&str; 9] = [
+    const KNOWN: [&str; 10] = [
         "state",
         "status",
         "tag",
@@ -115,6 +116,7 @@ async fn list(
         "key",
         "due_from",
         "due_before",
+        "schedule",
         "limit",
         "cursor",
     ];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dueline_domain::{RetryClass, RunEnd, RunningCancel, StateKind};
+use dueline_domain::{FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind};
 
 use crate::{ApiError, ErrorKind, grpc::proto};
 
@@ -46,6 +46,10 @@ enums! {
         [Succeeded, Retriable, Fatal, Lost, Abandoned, Cancelled, Trashed];
     RetryClass = RetryClass, unspecified: Some(RetryClass::Standard), fn retry_class,
         [Standard, Quick, Slow, RateLimited, WorkerLost];
+    Overlap = Overlap, unspecified: Some(Overlap::QueueOne), fn overlap,
+        [Skip, QueueOne, Allow, CancelPrevious];
+    FiringEnd = FiringEnd, unspecified: None, fn firing_end,
+        [Created, Missed, Skipped, Paused, Dropped, Failed];
     RunningCancel = RunningCancel, unspecified: Some(RunningCancel::Refuse), fn running_cancel,
         [Refuse, Request];
     ErrorKind = ErrorKind, unspecified: None, fn error_kind,

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_domain::{
-    JobName, Priority, Timestamp, Token, Weight, WorkerId, WriteId, limits, truncate_text,
+    JobName, Priority, ScheduleName, Timestamp, Token, Weight, WorkerId, WriteId, limits,
+    truncate_text,
 };
 
 pub(crate) use crate::check::field::*;
@@ -16,6 +17,10 @@ pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, Ap
 
 pub(crate) fn job_name(field: &'static str, text: &str) -> Result<JobName, ApiError> {
     JobName::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
+}
+
+pub(crate) fn schedule_name(field: &'static str, text: &str) -> Result<ScheduleName, ApiError> {
+    ScheduleName::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
 }
 
 pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<JobName>, ApiError> {

@@ -23,6 +23,7 @@ impl From<ListQuery> for proto::ListTasksRequest {
             key: field::string_opt(query.key),
             due_from_ms: query.due_from.map(Timestamp::millis),
             due_before_ms: query.due_before.map(Timestamp::millis),
+            schedule: query.schedule.map(|schedule| schedule.to_string()),
             cursor: field::string_opt(query.cursor),
             limit: field::count(query.limit),
         }
@@ -45,6 +46,10 @@ impl TryFrom<proto::ListTasksRequest> for ListQuery {
             key: field::text_opt(request.key),
             due_from: field::timestamp_opt("due_from", request.due_from_ms)?,
             due_before: field::timestamp_opt("due_before", request.due_before_ms)?,
+            schedule: request
+                .schedule
+                .map(|schedule| field::schedule_name("schedule", &schedule))
+                .transpose()?,
             cursor: field::text_opt(request.cursor),
             limit,
         })

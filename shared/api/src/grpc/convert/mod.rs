@@ -12,6 +12,7 @@ mod job;
 mod new_task;
 mod queue;
 mod report;
+mod schedule;
 mod task;
 
 pub(super) use error::bad_answer;
@@ -19,3 +20,4 @@ pub use error::error_in_status;
 pub(crate) use job::job_or;
 pub(crate) use new_task::{modification, new_task};
 pub(super) use queue::queue_error;
+pub(crate) use schedule::schedule_spec;

@@ -103,8 +103,9 @@ impl TryFrom<proto::TaskOptions> for TaskOptions {
             content_type: field::text_opt(options.content_type),
             trace: field::text_opt(options.trace),
             overrides: options.overrides.map(Overrides::try_from).transpose()?,
-            // It is a field of the task's message.
+            // They are fields of the task's message.
             original_run_at: None,
+            firing: None,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Effect, History, Lease, Owed, Policy, RunRecord, State, StateKind, Task, TaskOptions,
+    Effect, Firing, History, Lease, Owed, Policy, RunRecord, State, StateKind, Task, TaskOptions,
     Timestamp, Token, WriteId,
 };
 
@@ -40,6 +40,14 @@ impl From<Task> for proto::Task {
                 .as_ref()
                 .and_then(|options| options.original_run_at)
                 .map(Timestamp::millis),
+            firing: task
+                .options
+                .as_ref()
+                .and_then(|options| options.firing.as_ref())
+                .map(|firing| proto::Firing {
+                    schedule: firing.schedule.to_string(),
+                    nominal_at_ms: firing.nominal_at.millis(),
+                }),
             options: task.options.map(|options| (*options).into()),
             owed: task.owed.map(|owed| (*owed).into()),
         }
@@ -55,6 +63,13 @@ impl TryFrom<proto::Task> for Task {
         let original = "task.original_run_at_ms";
         if let Some(run_at) = field::timestamp_opt(original, task.original_run_at_ms)? {
             options.get_or_insert_default().original_run_at = Some(run_at);
+        }
+        if let Some(firing) = task.firing {
+            let (schedule, nominal) = ("task.firing.schedule", "task.firing.nominal_at_ms");
+            options.get_or_insert_default().firing = Some(Firing {
+                schedule: field::schedule_name(schedule, &firing.schedule)?,
+                nominal_at: field::timestamp(nominal, firing.nominal_at_ms)?,
+            });
         }
         let last_owner = task.last_owner.as_deref();
         Ok(Self {
