@@ -10,6 +10,7 @@ mod queue_lengths;
 mod quota;
 mod refill;
 mod scan;
+mod schedules;
 mod service;
 mod wait;
 mod watchdog;

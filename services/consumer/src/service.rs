@@ -10,6 +10,7 @@ use crate::{
     members::{self, CurrentShare},
     refill,
     scan::DueScan,
+    schedules,
 };
 
 /// Runs until the intake is stopped or one of the loops has failed.
@@ -26,8 +27,10 @@ pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), S
     group.spawn_infallible("backlog", backlog);
     let intake = Arc::<EffectsIntake>::default();
     group.spawn_infallible("due scan", {
-        DueScan::new(config, deps.clone(), share, intake.clone()).run(loops.clone())
+        DueScan::new(config.clone(), deps.clone(), share.clone(), intake.clone()).run(loops.clone())
     });
+    let schedules = schedules::run(config, deps.clone(), share, loops.clone());
+    group.spawn_infallible("schedules", schedules);
     let effects = effects::run(deps.clone(), intake, loops.clone());
     group.spawn_infallible("effects", effects);
     group.spawn_infallible("queue refill", refill::run(deps, loops.clone()));
