@@ -82,7 +82,7 @@ impl Command {
             Self::Bench(command) => command.run(context).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,
-            Self::Schedule(command) => command.run(context),
+            Self::Schedule(command) => command.run(context).await,
             Self::Worker(command) => command.run(context).await,
             Self::Health(command) => command.run(context).await,
             Self::Completions(command) => command.run(context),

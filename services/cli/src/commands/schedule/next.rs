@@ -1,8 +1,8 @@
 //! `dueline schedule next`.
 
 use dueline_api::{ApiError, v1::Time};
-use dueline_domain::Timestamp;
-use dueline_schedule::{Rule, RuleError, RuleSpec};
+use dueline_domain::{RuleSpec, Timestamp};
+use dueline_schedule::{Rule, RuleError};
 use serde::Serialize;
 
 use crate::{

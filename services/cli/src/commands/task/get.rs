@@ -74,6 +74,8 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("submitted by", text(&task.created_by)),
         ("due", when(Some(task.run_at))),
         ("originally due", when(task.original_run_at)),
+        ("schedule", task.schedule.as_ref().map(Cell::new)),
+        ("firing", when(task.nominal_at)),
         ("trigger time", when(task.trigger_at)),
         ("started", when(task.started_at)),
         ("ended", when(task.finished_at)),

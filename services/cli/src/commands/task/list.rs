@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use dueline_api::v1::{TaskPage, TaskView, Time};
-use dueline_domain::{JobName, StateKind};
+use dueline_domain::{JobName, ScheduleName, StateKind};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -55,6 +55,10 @@ pub struct List {
     /// Only tasks due before this time, in RFC 3339
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     due_before: Option<Time>,
+
+    /// Only tasks that this schedule has created
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<ScheduleName>,
 
     /// Most tasks to list
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -110,6 +114,10 @@ impl List {
             ("key", self.key.clone()),
             ("due_from", self.due_from.map(|at| at.to_string())),
             ("due_before", self.due_before.map(|at| at.to_string())),
+            (
+                "schedule",
+                self.schedule.as_ref().map(|schedule| schedule.to_string()),
+            ),
             ("cursor", self.cursor.clone()),
         ];
         query.extend(
