@@ -43,8 +43,16 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     // The gRPC servers abandon tasks whose response could not be delivered, in supervised tasks of the runtime.
     ("api", &["domain", "ports", "runtime", "trace"]),
     ("testkit", &["domain", "ports", "api"]),
-    ("frontend", SERVICE),
-    ("consumer", SERVICE),
+    // It checks the rules of schedules and shows their next firings.
+    (
+        "frontend",
+        &["domain", "ports", "api", "runtime", "trace", "schedule"],
+    ),
+    // It carries schedules out.
+    (
+        "consumer",
+        &["domain", "ports", "api", "runtime", "trace", "schedule"],
+    ),
     ("controller", SERVICE),
     // It makes the calls of the `http` handler.
     (
