@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use dueline_domain::WorkerId;
 use dueline_ports::{Clock, Rng, Sinks, Store, TaskQueue};
-use dueline_runtime::{DueSignal, EndSignal, Performer};
+use dueline_runtime::{DueSignal, EndSignal, Families, Performer};
 
 /// Settings of the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +84,16 @@ pub struct Deps {
 }
 
 impl Deps {
+    /// Connects tasks that wait with those that they wait for.
+    pub(crate) fn families(&self) -> Families<'_> {
+        Families {
+            store: &*self.store,
+            clock: &*self.clock,
+            rng: &*self.rng,
+            performer: self.effects(),
+        }
+    }
+
     /// Does the advisory effects of this service's transitions.
     pub(crate) fn effects(&self) -> Performer<'_> {
         Performer {

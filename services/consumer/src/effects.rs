@@ -1,6 +1,7 @@
-//! Does the durable effects that finished tasks owe: delivers their records to the sinks of their jobs.
+//! Does the durable effects that finished tasks owe: tells the tasks that wait for them, and delivers their records to
+//! the sinks of their jobs.
 //!
-//! The scan finds the tasks and offers them here; a loop of its own delivers them, so that a sink that hangs delays
+//! The scan finds the tasks and offers them here; a loop of its own does the effects, so that a sink that hangs delays
 //! neither the scan nor the sinks of other jobs. Nothing of this is stored but what the tasks owe: a task whose delivery
 //! is interrupted is due all the same, and is delivered again.
 
@@ -136,8 +137,10 @@ impl EffectsIntake {
 /// The result of one delivery.
 struct BatchResult {
     job: JobName,
-    /// Effects that are done and settled.
+    /// Deliveries that are done and settled.
     done: usize,
+    /// Tasks whose followers are told, and that have settled it.
+    told: usize,
     /// An error of the store or the sink, if there was one.
     error: Option<String>,
 }
@@ -156,7 +159,7 @@ pub(crate) async fn run(deps: Deps, intake: Arc<EffectsIntake>, shutdown: Shutdo
             () = shutdown.intake_stopped() => return,
             Some(result) = batches.next(), if !batches.is_empty() => {
                 intake.ended(&result, &deps);
-                if result.done > 0 {
+                if result.done + result.told > 0 {
                     // More tasks of this job may have waited for the end of this delivery.
                     deps.due.announce(deps.clock.now());
                 }
@@ -168,15 +171,19 @@ pub(crate) async fn run(deps: Deps, intake: Arc<EffectsIntake>, shutdown: Shutdo
 
 /// Delivers the records of one job, and settles what its tasks owe.
 async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
-    let (mut done, mut error) = (0, None);
+    let (mut done, mut told, mut error) = (0, 0, None);
     match deliver(deps, &job, due, &mut error).await {
         Ok(commands) => {
             let now = deps.clock.now();
-            let is_done: Vec<_> = commands.iter().map(is_done).collect();
+            let is_done: Vec<_> = commands.iter().map(done_effect).collect();
             let results = deps.effects().apply(&*deps.store, now, commands).await;
             for (is_done, result) in is_done.into_iter().zip(results) {
                 match result {
-                    Ok(_) => done += usize::from(is_done),
+                    Ok(_) => match is_done {
+                        Some(Effect::Deliver) => done += 1,
+                        Some(Effect::Release) => told += 1,
+                        None => {}
+                    },
                     // Another consumer was faster, or the task was redriven.
                     Err(StoreError::Rejected(_) | StoreError::NotFound { .. }) => {}
                     Err(failed) => error = Some(failed.to_string()),
@@ -185,11 +192,20 @@ async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
         }
         Err(failed) => error = Some(failed.to_string()),
     }
-    BatchResult { job, done, error }
+    BatchResult {
+        job,
+        done,
+        told,
+        error,
+    }
 }
 
-fn is_done(command: &Command) -> bool {
-    matches!(&command.event, Event::Settle(settle) if settle.failed.is_none())
+/// The effect that a command settles as done.
+fn done_effect(command: &Command) -> Option<Effect> {
+    match &command.event {
+        Event::Settle(settle) if settle.failed.is_none() => Some(settle.effect),
+        _ => None,
+    }
 }
 
 /// Delivers the records of the tasks that still owe one, and returns what settles them.
@@ -202,7 +218,13 @@ async fn deliver(
     let Some(job) = deps.store.job(job).await? else {
         return Ok(Vec::new());
     };
-    let owing = read_owing(deps, due).await?;
+    let mut owing = read_owing(deps, due).await?;
+    let releasing = owing.extract_if(.., |task| owes(task, Effect::Release));
+    let releasing: Vec<_> = releasing.collect();
+    let mut commands = release(deps, &releasing, error).await;
+    if owing.is_empty() {
+        return Ok(commands);
+    }
     let count = |result: &'static str, count: usize| {
         let job = job.name.as_str().to_owned();
         metrics::counter!("dueline_deliveries_total", "job" => job, "result" => result)
@@ -211,25 +233,36 @@ async fn deliver(
     let Some(sink) = &job.policy.sink else {
         // The job had a sink when these tasks ended, and has none any more.
         count("released", owing.len());
-        let commands = owing.iter().map(|task| settle(deps, task, None));
-        return Ok(commands.collect());
+        let released = owing
+            .iter()
+            .map(|task| settle(deps, task, Effect::Deliver, None));
+        commands.extend(released);
+        return Ok(commands);
     };
-    let (mut commands, mut delivered, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut delivered, mut records) = (Vec::new(), Vec::new());
+    let first_delivery = commands.len();
     for task in owing {
         match record(&task, &job) {
             Ok(record) => {
                 records.push(record);
                 delivered.push(task);
             }
-            Err(failure) => commands.push(settle(deps, &task, Some(failure))),
+            Err(failure) => {
+                commands.push(settle(deps, &task, Effect::Deliver, Some(failure)));
+            }
         }
     }
     if !records.is_empty() {
         let results = deps.sinks.deliver(sink, records).await;
         let settled = delivered.iter().zip(results);
-        commands.extend(settled.map(|(task, result)| settle(deps, task, result.err())));
+        commands.extend(
+            settled.map(|(task, result)| settle(deps, task, Effect::Deliver, result.err())),
+        );
     }
-    let failed = commands.iter().filter(|command| !is_done(command));
+    let deliveries = &commands[first_delivery..];
+    let failed = deliveries
+        .iter()
+        .filter(|command| done_effect(command).is_none());
     if let Some(Event::Settle(Settle {
         failed: Some((text, _)),
         ..
@@ -239,22 +272,40 @@ async fn deliver(
     }
     let failed = failed.count();
     count("failed", failed);
-    count("delivered", commands.len() - failed);
+    count("delivered", deliveries.len() - failed);
     Ok(commands)
 }
 
-/// Reads which of the tasks still owe a delivery that is due.
+/// Tells the tasks that wait for finished ones, and returns what settles that.
+async fn release(deps: &Deps, tasks: &[Task], error: &mut Option<String>) -> Vec<Command> {
+    let mut commands = Vec::new();
+    for task in tasks {
+        match deps.families().tell_all(task).await {
+            Ok(()) => commands.push(settle(deps, task, Effect::Release, None)),
+            // It is owed as before, and tried again with the next scan.
+            Err(failed) => *error = Some(failed.to_string()),
+        }
+    }
+    commands
+}
+
+fn owes(task: &Task, effect: Effect) -> bool {
+    let owed = task.owed.as_ref();
+    owed.is_some_and(|owed| owed.effects.contains(&effect))
+}
+
+/// Reads which of the tasks still owe an effect that is due.
 async fn read_owing(deps: &Deps, due: Vec<DueTask>) -> Result<Vec<Task>, StoreError> {
     let now = deps.clock.now();
-    let owes = move |task: &Task| {
+    let is_due = move |task: &Task| {
         task.owed
             .as_ref()
-            .is_some_and(|owed| owed.effects.contains(&Effect::Deliver) && owed.trigger_at <= now)
+            .is_some_and(|owed| owed.trigger_at <= now)
     };
     let reads = due.into_iter().map(|due| {
         Box::pin(async move {
             let task = deps.store.get(&due.job, &due.id).await?;
-            Ok::<_, StoreError>(task.filter(owes))
+            Ok::<_, StoreError>(task.filter(is_due))
         })
     });
     let reads: Vec<_> = stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
@@ -273,14 +324,14 @@ fn record(task: &Task, job: &Job) -> Result<SinkRecord, SinkFailure> {
     })
 }
 
-fn settle(deps: &Deps, task: &Task, failed: Option<SinkFailure>) -> Command {
+fn settle(deps: &Deps, task: &Task, effect: Effect, failed: Option<SinkFailure>) -> Command {
     let failed = failed.map(|SinkFailure(error)| (error, deps.rng.jitter()));
     Command {
         job: task.job.clone(),
         id: task.id,
         event: Event::Settle(Settle {
             seen: task.write,
-            effect: Effect::Deliver,
+            effect,
             failed,
         }),
         write: deps.rng.write_id(),

@@ -4,6 +4,7 @@ mod backlog;
 mod backoffs;
 mod config;
 mod effects;
+mod families;
 mod lateness;
 mod members;
 mod queue_lengths;

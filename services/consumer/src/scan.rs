@@ -18,6 +18,7 @@ use crate::{
     Config, Deps,
     backoffs::{JobBackoffs, backoff},
     effects::EffectsIntake,
+    families::WaitingTasks,
     lateness::RecentLateness,
     members::CurrentShare,
     queue_lengths::{QueueLength, QueueLengths},
@@ -70,6 +71,8 @@ pub(crate) struct DueScan {
     share: CurrentShare,
     /// Takes the finished tasks that owe an effect.
     effects: Arc<EffectsIntake>,
+    /// Takes the tasks that wait for others and are to be checked.
+    waiting: Arc<WaitingTasks>,
 }
 
 /// The moves chosen by a scan.
@@ -104,6 +107,7 @@ impl DueScan {
         deps: Deps,
         share: CurrentShare,
         effects: Arc<EffectsIntake>,
+        waiting: Arc<WaitingTasks>,
     ) -> Self {
         let watchdog = Watchdog::new(&config);
         Self {
@@ -118,6 +122,7 @@ impl DueScan {
             ensured: BTreeSet::new(),
             share,
             effects,
+            waiting,
         }
     }
 
@@ -169,6 +174,9 @@ impl DueScan {
         let mut page = self.deps.store.due(query).await?;
         self.watchdog.record_read(instant, now);
         self.effects.offer(std::mem::take(&mut page.owed));
+        let is_waiting = |task: &mut DueTask| task.kind == StateKind::Waiting;
+        self.waiting
+            .offer(page.tasks.extract_if(.., is_waiting).collect());
 
         let next_at = page.next_at;
         let plan = self.choose(&jobs, &pending_limits, page, now).await;

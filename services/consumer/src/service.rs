@@ -7,6 +7,7 @@ use dueline_runtime::{ServiceError, Shutdown, TaskGroup};
 use crate::{
     Config, Deps, backlog,
     effects::{self, EffectsIntake},
+    families::{self, WaitingTasks},
     members::{self, CurrentShare},
     refill,
     scan::DueScan,
@@ -26,13 +27,23 @@ pub async fn run(config: Config, deps: Deps, shutdown: Shutdown) -> Result<(), S
     let backlog = backlog::run(config.clone(), deps.clone(), share.clone(), loops.clone());
     group.spawn_infallible("backlog", backlog);
     let intake = Arc::<EffectsIntake>::default();
+    let waiting = Arc::<WaitingTasks>::default();
     group.spawn_infallible("due scan", {
-        DueScan::new(config.clone(), deps.clone(), share.clone(), intake.clone()).run(loops.clone())
+        DueScan::new(
+            config.clone(),
+            deps.clone(),
+            share.clone(),
+            intake.clone(),
+            waiting.clone(),
+        )
+        .run(loops.clone())
     });
     let schedules = schedules::run(config, deps.clone(), share, loops.clone());
     group.spawn_infallible("schedules", schedules);
     let effects = effects::run(deps.clone(), intake, loops.clone());
     group.spawn_infallible("effects", effects);
+    let families = families::run(deps.clone(), waiting, loops.clone());
+    group.spawn_infallible("families", families);
     group.spawn_infallible("queue refill", refill::run(deps, loops.clone()));
     tokio::select! {
         biased;

@@ -22,17 +22,20 @@ pub struct Effects {
 /// A durable effect of a transition: stored with it, and done at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
+    /// The tasks that wait for the finished task are told how it ended.
+    Release,
     /// The record of the finished task is delivered to the sink of its job.
     Deliver,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Self; 1] = [Self::Deliver];
+    pub const ALL: [Self; 2] = [Self::Release, Self::Deliver];
 
     /// The name on the wire and in stores.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Release => "release",
             Self::Deliver => "deliver",
         }
     }
@@ -47,7 +50,7 @@ impl Effect {
 /// too. A task that owes is kept beyond its retention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owed {
-    /// What is owed; not empty.
+    /// What is owed, in the order in which it is done; not empty.
     pub effects: Vec<Effect>,
     /// When the consumer must do it next.
     pub trigger_at: Timestamp,
@@ -61,14 +64,15 @@ impl Owed {
     /// Longest error text.
     pub const ERROR_BYTES_MAX: usize = 500;
 
-    /// What a task owes that ended at `now`.
-    pub(crate) fn new(effect: Effect, now: Timestamp) -> Box<Self> {
-        Box::new(Self {
-            effects: vec![effect],
+    /// What a task owes that ended at `now`; `None` without effects.
+    pub(crate) fn new(effects: Vec<Effect>, now: Timestamp) -> Option<Box<Self>> {
+        let owed = Self {
+            effects,
             trigger_at: now,
             failures: 0,
             error: None,
-        })
+        };
+        (!owed.effects.is_empty()).then(|| Box::new(owed))
     }
 
     /// The wait after a failure that follows `failures` earlier ones: one second, doubled with each failure up to five
@@ -103,8 +107,8 @@ impl Task {
         }
     }
 
-    /// The trigger time: when the consumer must next process the task. A task that is unfinished, and not waiting for
-    /// another one, has one, and so does a task that owes an effect.
+    /// The trigger time: when the consumer must next process the task. A task that is unfinished has one, and so does a
+    /// task that owes an effect.
     pub fn trigger_at(&self) -> Option<Timestamp> {
         let owed = self.owed.as_ref().map(|owed| owed.trigger_at);
         self.state.trigger_at().or(owed)

@@ -1,6 +1,6 @@
 //! The invariants of a task and of its transitions. Tests, the simulation and the crash tests check them.
 
-use crate::{StateKind, Task};
+use crate::{Family, StateKind, Task};
 
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,8 +20,7 @@ fn broken(rule: &'static str, detail: impl Into<String>) -> Result<(), Violation
 /// Checks the invariants of one task.
 pub fn check_task(task: &Task) -> Result<(), Violation> {
     let kind = task.kind();
-    let is_unfinished = !kind.is_final() && kind != StateKind::Waiting;
-    let must_trigger = is_unfinished || task.owed.is_some();
+    let must_trigger = !kind.is_final() || task.owed.is_some();
     if task.trigger_at().is_some() != must_trigger {
         return broken(
             "TL-1 every task that is unfinished or owes an effect has a trigger time",
@@ -49,6 +48,14 @@ pub fn check_task(task: &Task) -> Result<(), Violation> {
     }
     if task.last_owner.is_some() && !kind.is_final() {
         return broken("TL-11 only a finished task has a last owner", kind.name());
+    }
+    let is_open = task.family().is_some_and(Family::is_open);
+    if !kind.is_final() && is_open != (kind == StateKind::Waiting) {
+        let detail = kind.name();
+        return broken(
+            "TL-12 a task waits as long as a predecessor is open",
+            detail,
+        );
     }
     let runs = task.history.as_ref().map_or(&[][..], |past| &past.runs);
     let attempts = runs.iter().map(|run| run.attempt);

@@ -11,6 +11,10 @@ pub struct Limits {
     pub history_len_max: usize,
     /// Most tasks in one batch.
     pub batch_len_max: usize,
+    /// Most predecessors of a task.
+    pub after_max: usize,
+    /// Most tasks of one batch that wait for each other in a row.
+    pub batch_depth_max: usize,
     /// Most tags on a task.
     pub tags_max: usize,
     /// Longest tag, name, key or creator in bytes.
@@ -26,6 +30,8 @@ pub const fn limits() -> Limits {
         error_bytes_max: 4 * 1024,
         history_len_max: 32,
         batch_len_max: 10_000,
+        after_max: 32,
+        batch_depth_max: 100,
         tags_max: 16,
         text_bytes_max: 256,
         details_bytes_max: 16 * 1024,

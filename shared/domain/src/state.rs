@@ -7,8 +7,11 @@ use crate::{Policy, Timestamp, Token, WorkerId};
 /// The state of a task, with the data that only exists in that state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Waits for a parent or predecessor.
-    Waiting,
+    /// Waits for other tasks.
+    Waiting {
+        /// When the consumer checks whether it waits in vain.
+        check_at: Timestamp,
+    },
     /// Waits for its due time.
     New {
         /// When the task is due.
@@ -100,7 +103,7 @@ impl State {
     /// Which state this is, without its data.
     pub const fn kind(&self) -> StateKind {
         match self {
-            Self::Waiting => StateKind::Waiting,
+            Self::Waiting { .. } => StateKind::Waiting,
             Self::New { .. } => StateKind::New,
             Self::Enqueued { .. } => StateKind::Enqueued,
             Self::Claimed { .. } => StateKind::Claimed,
@@ -114,10 +117,11 @@ impl State {
         }
     }
 
-    /// The trigger time of an unfinished task. Only `waiting` and the final states have none; for those, a task may owe
-    /// an effect ([`Task::trigger_at`](crate::Task::trigger_at)).
+    /// The trigger time of an unfinished task. Only the final states have none; in those, a task may owe an effect
+    /// ([`Task::trigger_at`](crate::Task::trigger_at)).
     pub fn trigger_at(&self) -> Option<Timestamp> {
         match self {
+            Self::Waiting { check_at } => Some(*check_at),
             Self::New { due_at } => Some(*due_at),
             Self::Enqueued { expires_at, .. } => Some(*expires_at),
             Self::Claimed { lease, .. } | Self::Processing { lease, .. } => Some(lease.ends_at()),

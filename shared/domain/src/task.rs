@@ -5,8 +5,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use crate::{
-    Backoff, Claim, Event, Firing, JobName, Lease, Owed, Policy, Priority, State, StateKind,
-    TaskId, TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply, limits,
+    Backoff, Claim, Event, Family, Firing, JobName, Lease, Owed, Policy, Priority, State,
+    StateKind, TaskId, TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply,
+    limits,
 };
 
 /// A task, with everything that is stored of it.
@@ -82,6 +83,8 @@ pub struct TaskOptions {
     pub original_run_at: Option<Timestamp>,
     /// The firing of a schedule that created the task. Never part of a submit by a client.
     pub firing: Option<Firing>,
+    /// What connects the task with other tasks.
+    pub family: Option<Box<Family>>,
 }
 
 impl TaskOptions {
@@ -104,11 +107,15 @@ impl TaskOptions {
             original_run_at: _,
             // The id of the task follows from it.
             firing: _,
+            family,
         } = submit;
+        let none = Family::default();
+        let stored_family = self.family.as_deref().unwrap_or(&none);
         self.name == *name
             && self.details == *details
             && self.tags == *tags
             && self.key == *key
+            && stored_family.matches_submit(family.as_deref().unwrap_or(&none))
             // Overrides that change nothing are the same as none.
             && self.overrides.clone().unwrap_or_default() == overrides.clone().unwrap_or_default()
     }
@@ -311,7 +318,12 @@ impl NewTask {
             options.original_run_at = None;
         }
         let run_at = self.due.time(now);
-        let state = if run_at <= now && may_enqueue {
+        let options = self.options.as_ref();
+        let family = options.and_then(|options| options.family.as_deref());
+        let state = if family.is_some_and(Family::is_open) {
+            let check_at = now.after(Family::CHECK_FIRST);
+            State::Waiting { check_at }
+        } else if run_at <= now && may_enqueue {
             let expires_at = now.after(policy.enqueue_timeout);
             State::Enqueued { token, expires_at }
         } else {
@@ -503,6 +515,7 @@ impl Task {
             modified,
             fresh,
             owed,
+            family,
         } = transition;
         self.state = state;
         self.tries = tries;
@@ -514,6 +527,9 @@ impl Task {
         self.last_owner = last_owner;
         self.write = write;
         self.owed = owed;
+        if family.is_some() {
+            self.options.get_or_insert_default().family = family;
+        }
         if let Some(run) = run {
             self.history.get_or_insert_default().push(*run);
         }

@@ -6,6 +6,7 @@ pub mod conformance;
 mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
+mod families;
 mod queue;
 mod schedules;
 mod send_enqueued;
@@ -16,6 +17,7 @@ mod task_ids;
 
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
+pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 pub use schedules::{
     DueSchedulesPage, DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore,

@@ -8,12 +8,12 @@ use dueline_domain::{
     Timestamp, Token, WorkerId, WriteId,
 };
 
-use crate::{ScheduleStore, Share};
+use crate::{FamilyStore, ScheduleStore, Share};
 
 /// Everything a backend stores.
-pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore {}
+pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore {}
 
-impl<T: JobStore + TaskStore + ScheduleStore + WorkerStore> Store for T {}
+impl<T: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore> Store for T {}
 
 /// Job definitions. They are few, small and read often, so implementations should serve reads from memory.
 #[async_trait]
@@ -226,9 +226,9 @@ impl DueQuery {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DuePage {
     /// The unfinished tasks. The order of the jobs is not specified. The tasks of a job are sorted by priority and
-    /// trigger time, with the enqueued ones after all others: their messages are late or lost, and a backlog of them must
-    /// not hide tasks that wait for this scan. A store that looks for the others behind a backlog may give up after some
-    /// thousands of enqueued tasks.
+    /// trigger time, with those that are enqueued or wait for other tasks after all others: the messages of the enqueued
+    /// ones are late or lost, the waiting ones are only checked, and a backlog of either must not hide tasks that need
+    /// this scan. A store that looks for the others behind a backlog may give up after some thousands of tasks.
     pub tasks: Vec<DueTask>,
     /// The finished tasks that owe an effect.
     pub owed: Vec<DueTask>,

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod family;
 mod schedule;
 
 use std::{sync::Arc, time::Duration};
@@ -277,6 +278,8 @@ struct OptionsRecord {
     original_run_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     firing: Option<StoredFiringName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    family: Option<family::FamilyRecord>,
 }
 
 /// The firing that created a task.
@@ -327,6 +330,7 @@ pub fn options_to_json(options: &TaskOptions) -> String {
             schedule: firing.schedule.to_string(),
             nominal_at: firing.nominal_at.millis(),
         }),
+        family: options.family.as_deref().map(family::FamilyRecord::of),
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
@@ -364,6 +368,10 @@ pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOption
                     nominal_at: Timestamp::clamped(firing.nominal_at),
                 })
             })
+            .transpose()?,
+        family: record
+            .family
+            .map(|family| family.family().map(Box::new))
             .transpose()?,
     })
 }

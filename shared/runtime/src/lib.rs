@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod descriptors;
+mod families;
 mod log_limit;
 mod performer;
 mod shutdown;
@@ -9,6 +10,7 @@ mod system;
 mod tasks;
 mod transitions;
 
+pub use families::{Families, Follower, Linked};
 pub use log_limit::LogLimit;
 pub use performer::Performer;
 pub use shutdown::Shutdown;

@@ -39,10 +39,8 @@ pub(crate) fn hint(before: Option<Timestamp>, task: &Task, job: &Policy) -> Opti
     if task.kind().is_final() && task.owed.is_none() {
         return None;
     }
-    let Some(trigger_at) = task.trigger_at() else {
-        // A task that waits for another one is in the index, but no scan reads that far.
-        return Some(Timestamp::MAX);
-    };
+    // Every other task has a trigger time.
+    let trigger_at = task.trigger_at()?;
     let Some(before) = before else {
         return Some(new_hint(task, job, trigger_at));
     };
@@ -55,7 +53,7 @@ pub(crate) fn hint(before: Option<Timestamp>, task: &Task, job: &Policy) -> Opti
 
 fn new_hint(task: &Task, job: &Policy, trigger_at: Timestamp) -> Timestamp {
     match task.state {
-        State::New { .. } | State::Retriable { .. } => trigger_at,
+        State::Waiting { .. } | State::New { .. } | State::Retriable { .. } => trigger_at,
         _ if task.owed.is_some() => trigger_at,
         _ => trigger_at.min(task.changed_at.after(hint_lead(&task.policy(job)))),
     }

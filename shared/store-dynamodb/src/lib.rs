@@ -9,6 +9,7 @@ mod create;
 mod due;
 mod encode;
 mod error;
+mod families;
 mod hint;
 mod jobs;
 mod keyed;

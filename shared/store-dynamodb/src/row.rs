@@ -189,9 +189,6 @@ pub(crate) fn state_and_trigger(
         // Only a task that owes an effect has a trigger time.
         return Ok((kind, time_opt(item, name::TRIGGER)?));
     }
-    if kind == StateKind::Waiting {
-        return Ok((kind, None));
-    }
     let trigger = time(item, name::TRIGGER)?;
     let deadline = if kind.is_owned() {
         time_opt(item, name::DEADLINE)?
@@ -256,7 +253,9 @@ fn state(item: &Item) -> Result<State, InvalidData> {
     let (kind, _) = state_and_trigger(item)?;
     let trigger = || time(item, name::TRIGGER);
     Ok(match kind {
-        StateKind::Waiting => State::Waiting,
+        StateKind::Waiting => State::Waiting {
+            check_at: trigger()?,
+        },
         StateKind::New => State::New { due_at: trigger()? },
         StateKind::Enqueued => State::Enqueued {
             token: token(item)?,

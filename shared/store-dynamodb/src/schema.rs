@@ -10,6 +10,7 @@
 //! | blob of a task | as its task | id, 1, kind, random number |
 //! | idempotency key | `k#` job `#` generation `#` slot | key |
 //! | schedule | `s#` job `#` generation `#` slot | name |
+//! | edge to a task that waits for a task | `e#` job `#` generation `#` slot | id of the task that is waited for, kind, job and id of the one that waits |
 //! | worker | `workers` | id |
 
 use dueline_domain::{JobName, ScheduleName, TaskId, hash::fnv1a};
@@ -85,6 +86,16 @@ impl JobPartitions {
         self.schedules(self.slot(name.as_str().as_bytes()))
     }
 
+    /// The partition of the edges of a slot.
+    pub(crate) fn edges(&self, slot: u16) -> String {
+        format!("e#{}#{}#{slot:02x}", self.job, self.generation)
+    }
+
+    /// The partition of the edges of the tasks that wait for a task.
+    pub(crate) fn edges_of(&self, id: &TaskId) -> String {
+        self.edges(self.slot(id.as_bytes()))
+    }
+
     /// The partition of the index for a shard.
     pub(crate) fn due(&self, shard: u32) -> String {
         format!("{}#{}#{shard}", self.job, self.generation)
@@ -133,6 +144,7 @@ mod tests {
         let partitions = partitions();
         assert_eq!(partitions.of_task(&id), "t#mail#abc123#0b");
         assert_eq!(partitions.of_key("k"), "k#mail#abc123#0e");
+        assert_eq!(partitions.edges_of(&id), "e#mail#abc123#0b");
         assert_eq!(partitions.due_of(&id, 1), "mail#abc123#0");
         let nightly = ScheduleName::parse("nightly").unwrap();
         assert_eq!(partitions.of_schedule(&nightly), "s#mail#abc123#0a");

@@ -8,8 +8,9 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
-    ScheduleStore, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
+    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, StoreError, TaskStore, WorkerRecord,
+    WorkerStore,
 };
 
 use crate::{
@@ -214,5 +215,16 @@ impl WorkerStore for DynamoStore {
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         self.remove_workers(ids).await
+    }
+}
+
+#[async_trait]
+impl FamilyStore for DynamoStore {
+    async fn put_edges(&self, edges: Vec<Edge>) -> Result<(), StoreError> {
+        self.put_edges(edges).await
+    }
+
+    async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
+        self.edges(query).await
     }
 }

@@ -79,7 +79,9 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
         })
     };
     let state = match kind {
-        StateKind::Waiting => State::Waiting,
+        StateKind::Waiting => State::Waiting {
+            check_at: trigger_at(6)?,
+        },
         StateKind::New => State::New {
             due_at: trigger_at(6)?,
         },
@@ -340,6 +342,14 @@ pub(crate) fn update_owed(db: &Connection, seq: i64, task: &Task) -> rusqlite::R
             owed.map(|owed| owed.trigger_at.millis()),
             owed.map(dueline_records::owed_to_json),
         ))?;
+    Ok(())
+}
+
+/// Writes the fields that most tasks leave empty.
+pub(crate) fn update_options(db: &Connection, seq: i64, task: &Task) -> rusqlite::Result<()> {
+    let options = task.options.as_deref();
+    db.prepare_cached("UPDATE task SET extras = ?2 WHERE seq = ?1")?
+        .execute((seq, options.map(dueline_records::options_to_json)))?;
     Ok(())
 }
 

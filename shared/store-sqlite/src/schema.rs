@@ -8,9 +8,9 @@ use crate::open::OpenError;
 pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
 
 /// The version of the schema that this program reads and writes.
-pub const SCHEMA_VERSION: i32 = 3;
+pub const SCHEMA_VERSION: i32 = 4;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
 
 const V1: &str = "
 CREATE TABLE job (
@@ -107,6 +107,19 @@ CREATE TABLE schedule (
 ) STRICT;
 -- Schedules that have nothing to do, because they are paused or over, are not in here.
 CREATE INDEX schedule_due ON schedule (wake_at) WHERE wake_at IS NOT NULL;
+";
+
+const V4: &str = "
+-- Which tasks wait for a task; in a table of its own, so that a task does not grow with the number of its followers.
+CREATE TABLE edge (
+    job INTEGER NOT NULL,
+    task BLOB NOT NULL,
+    -- 0: a follower.
+    kind INTEGER NOT NULL,
+    to_job TEXT NOT NULL,
+    to_task BLOB NOT NULL,
+    PRIMARY KEY (job, task, kind, to_job, to_task)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Migrates the file to [`SCHEMA_VERSION`], or refuses it.

@@ -11,8 +11,9 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
-    ScheduleStore, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
+    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, StoreError, TaskStore, WorkerRecord,
+    WorkerStore,
 };
 
 use crate::{
@@ -366,6 +367,24 @@ impl WorkerStore for SqliteStore {
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         self.writer()?
             .call(move |writer| writer.remove_workers(&ids))
+            .await
+    }
+}
+
+#[async_trait]
+impl FamilyStore for SqliteStore {
+    async fn put_edges(&self, edges: Vec<Edge>) -> Result<(), StoreError> {
+        self.writer()?
+            .call(move |writer| writer.put_edges(&edges))
+            .await
+    }
+
+    async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
+        let Ok(entry) = self.entry(&query.from.job) else {
+            return Ok(EdgePage::default());
+        };
+        self.scanner()?
+            .call(move |db| reader::edges(db, &entry, &query))
             .await
     }
 }

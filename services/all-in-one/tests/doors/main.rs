@@ -2,6 +2,7 @@
 //! the same kind, reason, field and text, whichever of the three is used.
 
 mod cases;
+mod families;
 mod node;
 mod schedules;
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Node, NodeConfig};
 use dueline_api::{
-    ApiError, Call, Callable as _, Frontend, PollRequest,
+    ApiError, Call, Callable as _, Controller, Frontend, PollRequest,
     grpc::{FrontendClient, Remote},
     operation::{GetTask, ListJobs, ListTasks, Submit},
 };
@@ -84,13 +84,12 @@ impl TestNode {
         self.remote.frontend()
     }
 
-    pub(crate) fn frontend(&self) -> Arc<dyn Frontend> {
-        self.node.frontend()
+    pub(crate) fn controller(&self) -> Arc<dyn Controller> {
+        self.node.controller()
     }
 
-    /// What REST answers.
-    pub(crate) async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
-        self.send(method, path, body).await
+    pub(crate) fn frontend(&self) -> Arc<dyn Frontend> {
+        self.node.frontend()
     }
 
     /// The tasks of a schedule once there are `count`, oldest firing first.
@@ -109,7 +108,7 @@ impl TestNode {
         }
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let mut request = self
             .http
             .request(method, format!("{}/v1/{path}", self.base));

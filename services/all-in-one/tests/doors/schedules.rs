@@ -42,7 +42,7 @@ async fn shown(node: &TestNode, text: &str) -> [Value; 3] {
     embedded.schedule.write = WriteId::HIDDEN;
     let grpc = node.grpc().call(&call, get).await.unwrap();
     assert_eq!(grpc, embedded);
-    let rest = node.answer(Method::GET, &path, None).await;
+    let rest = node.send(Method::GET, &path, None).await;
     [rest, json_of(grpc), json_of(embedded)]
 }
 
@@ -100,7 +100,7 @@ async fn f_103_g_05_a_schedule_is_the_same_through_rest_grpc_and_embedded() {
         spec: spec.clone(),
     };
     let rest = node
-        .answer(Method::PUT, "jobs/mail/schedules/rest", Some(&json))
+        .send(Method::PUT, "jobs/mail/schedules/rest", Some(&json))
         .await;
     assert_eq!(rest["name"], "rest", "{rest}");
     node.grpc().call(&call, put("grpc")).await.unwrap();
@@ -135,7 +135,7 @@ async fn f_103_g_05_a_schedule_is_the_same_through_rest_grpc_and_embedded() {
     assert_eq!(page.schedules[0].schedule.name, name("grpc"));
     assert_eq!(page.next, Some(name("grpc")));
     let rest = node
-        .answer(
+        .send(
             Method::GET,
             "jobs/mail/schedules?after=embedded&limit=1",
             None,
@@ -145,7 +145,7 @@ async fn f_103_g_05_a_schedule_is_the_same_through_rest_grpc_and_embedded() {
     assert_eq!(rest["next"], "grpc");
     // A bad rule keeps the old one.
     let refused = node
-        .answer(
+        .send(
             Method::PUT,
             "jobs/mail/schedules/rest",
             Some(&json!({"timing": "2 1"})),
@@ -154,7 +154,7 @@ async fn f_103_g_05_a_schedule_is_the_same_through_rest_grpc_and_embedded() {
     assert_eq!(refused["reason"], "field_count");
     assert_eq!(shown(&node, "rest").await[0]["timing"], "30 2 * * *");
     // The job is not deleted before its schedules.
-    let refused = node.answer(Method::DELETE, "jobs/mail", None).await;
+    let refused = node.send(Method::DELETE, "jobs/mail", None).await;
     assert_eq!(refused["reason"], "has_schedules", "{refused}");
 }
 
@@ -165,12 +165,12 @@ async fn f_100_f_102_g_05_verbs_of_a_schedule_work_through_each_door() {
     let yearly = json!({"timing": "@yearly", "overlap": "allow", "task": {"payload": "x"}});
     for text in ["rest", "grpc"] {
         let path = format!("jobs/mail/schedules/{text}");
-        let put = node.answer(Method::PUT, &path, Some(&yearly)).await;
+        let put = node.send(Method::PUT, &path, Some(&yearly)).await;
         assert_eq!(put["status"], "active", "{put}");
     }
     let rest = async |verb: &str, body: Value| {
         let path = format!("jobs/mail/schedules/rest/{verb}");
-        node.answer(Method::POST, &path, Some(&body)).await
+        node.send(Method::POST, &path, Some(&body)).await
     };
     let (job, grpc) = (mail(), node.grpc());
     let pause = |paused, reason: Option<&str>| PauseSchedule {
@@ -233,7 +233,7 @@ async fn f_100_f_102_g_05_verbs_of_a_schedule_work_through_each_door() {
 
     // D-04: what has been created stays when its schedule is deleted.
     let path = "jobs/mail/schedules/rest";
-    node.answer(Method::DELETE, path, None).await;
+    node.send(Method::DELETE, path, None).await;
     let delete = DeleteSchedule {
         job: mail(),
         name: name("grpc"),
@@ -247,6 +247,6 @@ async fn f_100_f_102_g_05_verbs_of_a_schedule_work_through_each_door() {
         let list = dueline_api::operation::ListTasks(query);
         assert_eq!(grpc.call(&call, list).await.unwrap().tasks.len(), 4);
     }
-    let gone = node.answer(Method::GET, path, None).await;
+    let gone = node.send(Method::GET, path, None).await;
     assert_eq!(gone["reason"], "unknown_schedule");
 }

@@ -203,6 +203,15 @@ impl Kit {
         self.create(new, true).await
     }
 
+    /// Stores a task as it is after a submit, without sending its message.
+    pub(crate) async fn store_as_enqueued(&self, new: NewTask) -> Task {
+        self.create(vec![new], true).await.remove(0)
+    }
+
+    pub(crate) async fn store_all_as_enqueued(&self, new: Vec<NewTask>) -> Vec<Task> {
+        self.create(new, true).await
+    }
+
     pub(crate) async fn get(&self, task: &Task) -> Task {
         self.get_by_id(&task.job, &task.id).await
     }

@@ -1,6 +1,7 @@
 //! The frontend in the process of the store: one file per group of operations.
 
 mod change;
+mod families;
 mod jobs;
 mod list;
 mod read;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use dueline_api::{ApiError, Call, Callable, Dispatch, Operation};
 use dueline_ports::{Clock, Rng, Sinks, Store, TaskQueue};
-use dueline_runtime::{DueSignal, EndSignal, Performer, TaskGroup};
+use dueline_runtime::{DueSignal, EndSignal, Families, Performer, TaskGroup};
 use tokio::sync::Notify;
 
 use run_to_completion::run_to_completion;
@@ -42,6 +43,16 @@ pub struct FrontendDeps {
 }
 
 impl FrontendDeps {
+    /// Connects tasks that wait with those that they wait for.
+    fn families(&self) -> Families<'_> {
+        Families {
+            store: &*self.store,
+            clock: &*self.clock,
+            rng: &*self.rng,
+            performer: self.effects(),
+        }
+    }
+
     /// Does the advisory effects of the frontend's transitions.
     fn effects(&self) -> Performer<'_> {
         Performer {

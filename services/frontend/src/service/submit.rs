@@ -63,13 +63,13 @@ impl Serve for Submit {
             }
         }
         if invalid.is_empty() {
-            return Ok(inner.store_and_send(tasks).await);
+            return Ok(inner.store(tasks).await);
         }
         inner.refused.increment(invalid.len() as u64);
         remove_all(&mut tasks, &invalid);
         let mut answers = match tasks.is_empty() {
             true => Vec::new(),
-            false => inner.store_and_send(tasks).await,
+            false => inner.store(tasks).await,
         };
         // In the order of the tasks, so each answer finds its place.
         for (index, error) in invalid {
@@ -107,14 +107,26 @@ impl Inner {
         }
     }
 
+    /// Stores checked tasks, and connects those that wait with those that they wait for.
+    async fn store(&self, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+        let has_family = |task: &NewTask| task.family().is_some();
+        match tasks.iter().any(has_family) {
+            true => self.store_families(tasks).await,
+            false => self.store_and_send(tasks).await,
+        }
+    }
+
     /// Stores checked tasks, and sends those that are due.
-    async fn store_and_send(&self, mut tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+    pub(super) async fn store_and_send(
+        &self,
+        mut tasks: Vec<NewTask>,
+    ) -> Vec<Result<Submitted, ApiError>> {
         let deps = &self.deps;
         let (now, began) = (deps.clock.now(), Began::now());
         let spans = SubmitSpans::start(&mut tasks, began);
         // A batch is for throughput; only a single task is worth a worker that is set aside for it.
         let reserved = match tasks.as_slice() {
-            [task] if task.due == Due::Now => deps
+            [task] if task.due == Due::Now && task.family().is_none() => deps
                 .dispatch
                 .as_ref()
                 .and_then(|dispatch| dispatch.clone().reserve(&task.job, task.weight)),

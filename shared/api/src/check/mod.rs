@@ -3,6 +3,7 @@
 //! [`field`] parses single values; the transports use it. The other modules check whole requests; the services that
 //! carry the requests out use them, so no transport can leave a rule out. Errors name a field by its name in REST.
 
+mod family;
 pub(crate) mod field;
 mod job;
 mod json;
@@ -11,6 +12,9 @@ mod report;
 mod schedule;
 mod task;
 
+pub use family::{
+    BatchOrder, batch_order, predecessor_ended, predecessor_refused, unknown_predecessor,
+};
 #[cfg(feature = "grpc")]
 pub(crate) use job::HANDLER_CONFIG_BYTES_MAX;
 pub(crate) use job::policy;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use dueline_domain::{Modification, NewTask, Policy, TaskOptions, limits};
+use dueline_domain::{Modification, NewTask, Policy, TaskAddress, TaskOptions, limits};
 use serde::de::IgnoredAny;
 
 use super::{field::short_text, policy, presentable};
@@ -31,6 +31,7 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         overrides,
         original_run_at,
         firing,
+        family,
     } = &mut **options;
     // Only a task that was rescheduled has one.
     *original_run_at = None;
@@ -43,6 +44,10 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
     short_text("content_type", content_type.as_deref())?;
     if let Some(overrides) = overrides {
         policy(&Policy::default().with(overrides))?;
+    }
+    if let Some(asked) = family.take() {
+        let (job, id) = (task.job.clone(), task.id);
+        *family = super::family::family(&TaskAddress { job, id }, asked)?;
     }
     if **options == TaskOptions::default() {
         task.options = None;

@@ -85,7 +85,10 @@ mod grpc {
             let checked: Vec<_> = tasks.iter_mut().map(check::new_task).collect();
             let good = tasks.into_iter().zip(&checked);
             let good = good.filter(|(_, check)| check.is_ok());
-            let good = good.map(|(task, _)| task.into()).collect();
+            let mut good: Vec<_> = good.map(|(task, _)| task).enumerate().collect();
+            sort_by_depth(&mut good);
+            let order: Vec<usize> = good.iter().map(|(place, _)| *place).collect();
+            let good = good.into_iter().map(|(_, task)| task.into()).collect();
             let send = async |tasks: Vec<proto::NewTask>| {
                 let asked = tasks.len();
                 let request = proto::SubmitRequest { tasks };
@@ -93,13 +96,30 @@ mod grpc {
                 let answer = answer.map(|answer| answer.results);
                 answers(asked, answer, submitted)
             };
-            let mut sent = send_in_chunks(good, len, send).await.into_iter();
+            let sent = send_in_chunks(good, len, send).await;
+            let mut sent: Vec<_> = order.into_iter().zip(sent).collect();
+            sent.sort_unstable_by_key(|(place, _)| *place);
+            let mut sent = sent.into_iter().map(|(_, answer)| answer);
             let answer = |check: Result<(), ApiError>| match check {
                 Ok(()) => sent.next().unwrap_or_else(|| Err(missing())),
                 Err(error) => Err(error),
             };
             Ok(checked.into_iter().map(answer).collect())
         }
+    }
+
+    /// Brings tasks into an order in which each comes after those that it waits for, because a long submit is sent in
+    /// several messages.
+    fn sort_by_depth(tasks: &mut [(usize, NewTask)]) {
+        if !tasks.iter().any(|(_, task)| task.family().is_some()) {
+            return;
+        }
+        let plain: Vec<NewTask> = tasks.iter().map(|(_, task)| task.clone()).collect();
+        let depths = check::batch_order(&plain).depths;
+        tasks.sort_by_key(|(place, _)| match depths.get(*place) {
+            Some(Ok(depth)) => *depth,
+            _ => usize::MAX,
+        });
     }
 
     fn submitted(result: proto::SubmitResult) -> Result<Submitted, ApiError> {

@@ -8,6 +8,7 @@
 mod as_text;
 mod assignment;
 mod backoff;
+mod family;
 mod handler;
 mod job;
 mod json;
@@ -26,6 +27,7 @@ mod worker;
 pub use assignment::{AssignmentView, WorkList};
 pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
+pub use family::{PredecessorSpec, PredecessorView};
 pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpConfig};
 #[cfg(feature = "grpc")]

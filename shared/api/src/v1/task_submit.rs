@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, Time,
+    BackoffSpec, PredecessorSpec, Time,
+    family::family,
     job::check_queue,
     payload::{Forms, Given, raw},
 };
@@ -86,6 +87,13 @@ pub struct TaskSubmit {
     /// Longest run, instead of the job's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
+    /// Tasks that must end before this one goes on, at most 32. They exist, or are tasks of the same batch with an `id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Vec<PredecessorSpec>>,
+    /// Which of their ends let it go on: `success` (each succeeds), `failure` (each ends without success) or `always`;
+    /// `success` when absent. Any other end cancels it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_on: Option<String>,
 }
 
 impl TaskSubmit {
@@ -136,6 +144,7 @@ impl TaskSubmit {
             )?,
             original_run_at: None,
             firing: None,
+            family: family(&job, self.after, self.trigger_on.as_deref())?,
         };
         Ok(NewTask {
             id_is_given: id.is_some(),

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, RetriesMax, Time, as_text,
+    BackoffSpec, PredecessorView, RetriesMax, Time, as_text,
     backoff::millis,
     payload::{Shown, raw, show, show_readable},
 };
@@ -169,6 +169,12 @@ pub struct TaskView {
     pub runs: Vec<RunView>,
     /// Runs left out of the list, between its first and its second.
     pub runs_dropped: u32,
+    /// The tasks that it waits for, or has waited for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<PredecessorView>,
+    /// Which of their ends let it go on: `success`, `failure` or `always`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger_on: Option<String>,
     /// What the finished task has yet to cause beyond itself; it is not deleted before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<OwedView>,
@@ -177,7 +183,8 @@ pub struct TaskView {
 /// What a finished task has yet to cause beyond itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwedView {
-    /// What is owed: `deliver`, the delivery of its record to the sink of its job.
+    /// What is owed: `release`, its end is told to the tasks that wait for it; `deliver`, the delivery of its record to
+    /// the sink of its job.
     #[schema(example = json!(["deliver"]))]
     pub effects: Vec<String>,
     /// When it is tried next.
@@ -261,6 +268,9 @@ impl TaskView {
         let policy = task.policy(job);
         let lease = task.lease();
         let kind = task.kind();
+        let family = task.family();
+        let after = family.map_or(&[][..], |family| &family.after);
+        let rule = family.map(|family| family.trigger_on).unwrap_or_default();
         let payload = show(&task.payload, options.content_type.as_deref());
         let content_type = match &options.content_type {
             Some(named) => named.to_string(),
@@ -324,6 +334,8 @@ impl TaskView {
             cancel_requested: task.cancel_requested,
             runs: runs(task),
             runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),
+            after: after.iter().map(Into::into).collect(),
+            trigger_on: (!after.is_empty()).then(|| rule.name().to_owned()),
             owed: task.owed.as_deref().map(Into::into),
         })
     }

@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_api::{ApiError, Assignment, ErrorKind};
 use dueline_domain::{
-    Backoff, Due, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy, Priority,
-    Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task, TaskId, TaskOptions, TaskRef,
-    Timestamp, Token, Weight, WorkerId, WriteId, limits,
+    Backoff, Due, Family, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy,
+    Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task,
+    TaskAddress, TaskId, TaskOptions, TaskRef, Timestamp, Token, TriggerOn, Weight, WorkerId,
+    WriteId, limits,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -129,6 +130,14 @@ pub(crate) fn options() -> TaskOptions {
         }),
         original_run_at: None,
         firing: None,
+        family: Some(Box::new(Family {
+            after: vec![Predecessor::open(TaskAddress {
+                job: name("a"),
+                id: id(9),
+            })],
+            trigger_on: TriggerOn::Failure,
+            has_followers: false,
+        })),
     }
 }
 
@@ -160,7 +169,9 @@ pub(crate) fn tasks() -> Vec<Task> {
         deadline_at,
     };
     let states = [
-        State::Waiting,
+        State::Waiting {
+            check_at: Timestamp::clamped(9),
+        },
         State::New { due_at: at(0) },
         State::Enqueued {
             token,

@@ -30,7 +30,7 @@ pub(super) fn drop(context: &MoveContext<'_>, reason: &Arc<str>) -> Result<Trans
         State::New { .. } | State::Enqueued { .. } | State::Retriable { .. } => {
             Ok(context.end(State::Dropped, Some(error_text(reason))))
         }
-        State::Waiting => Err(context.reject(Reason::Waiting)),
+        State::Waiting { .. } => Err(context.reject(Reason::Waiting)),
         State::Claimed { .. } | State::Processing { .. } => Err(context.reject(Reason::Running)),
         _ => Err(context.reject(Reason::Finished)),
     }

@@ -8,7 +8,7 @@ pub(super) fn claim(context: &MoveContext<'_>, claim: &Claim) -> Result<Transiti
         return Err(context.reject(match &context.task.state {
             state if state.kind().is_final() => Reason::Finished,
             state if state.kind().is_owned() => Reason::AlreadyClaimed,
-            State::Waiting => Reason::Waiting,
+            State::Waiting { .. } => Reason::Waiting,
             // The message is stale: the task now waits for its time.
             _ => Reason::NotDue,
         }));

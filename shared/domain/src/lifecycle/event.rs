@@ -6,17 +6,17 @@ use bytes::Bytes;
 
 use super::Verb;
 use crate::{
-    Effect, Jitter, Priority, RetryClass, StateKind, Timestamp, Token, Weight, WorkerId, WriteId,
+    Effect, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd, Timestamp, Token,
+    Weight, WorkerId, WriteId,
 };
 
 /// What happens to a task: the input of [`apply`](crate::apply).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The task no longer waits for its parent or predecessor: it is enqueued, or waits for its due time.
-    Release {
-        /// Token for the case that the task is enqueued.
-        token: Token,
-    },
+    /// Another task is about to wait for this one.
+    Follow,
+    /// A task that this one waits for has ended.
+    Release(Release),
     /// The consumer found that the trigger time has passed.
     Trigger(Trigger),
     /// The worker that owns the task is known to be gone. Its lease ends at once.
@@ -102,7 +102,8 @@ impl Event {
     /// Which kind of event this is.
     pub const fn verb(&self) -> Verb {
         match self {
-            Self::Release { .. } => Verb::Release,
+            Self::Follow => Verb::Follow,
+            Self::Release(_) => Verb::Release,
             Self::Trigger(_) => Verb::Trigger,
             Self::Reclaim(_) => Verb::Reclaim,
             Self::Claim(_) => Verb::Claim,
@@ -120,6 +121,18 @@ impl Event {
             Self::Settle(_) => Verb::Settle,
         }
     }
+}
+
+/// A task that waits learns that one of those that it waits for has ended. The event is refused if it has learned so
+/// before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    /// The task that has ended.
+    pub from: TaskAddress,
+    /// How it ended.
+    pub end: TaskEnd,
+    /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
+    pub token: Option<Token>,
 }
 
 /// A task whose trigger time has passed, as the consumer read it. The event is refused if the task has moved since.

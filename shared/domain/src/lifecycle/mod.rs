@@ -6,11 +6,13 @@ mod checkpoint;
 mod claim;
 mod event;
 mod finish;
+mod follow;
 mod heartbeat;
 mod modify;
 mod reclaim;
 mod redrive;
 mod rejected;
+mod release;
 mod settle;
 mod start;
 mod transition;
@@ -25,7 +27,9 @@ use crate::{
     limits, truncate_text,
 };
 
-pub use event::{Claim, Event, Modification, Outcome, Reclaim, RunningCancel, Settle, Trigger};
+pub use event::{
+    Claim, Event, Modification, Outcome, Reclaim, Release, RunningCancel, Settle, Trigger,
+};
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
 pub use verb::Verb;
@@ -53,7 +57,8 @@ pub fn apply(
         now,
     };
     match event {
-        Event::Release { token } => trigger::release(&context, *token),
+        Event::Follow => follow::follow(&context),
+        Event::Release(ended) => release::release(&context, ended),
         Event::Trigger(trigger) => trigger::trigger(&context, trigger),
         Event::Reclaim(lost) => reclaim::reclaim(&context, lost),
         Event::Claim(claim) => claim::claim(&context, claim),
@@ -106,14 +111,18 @@ impl MoveContext<'_> {
             modified: None,
             fresh: false,
             owed: None,
+            family: None,
         }
     }
 
-    /// The transition into a final state. The task owes its record if its job has a sink.
+    /// The transition into a final state. The task owes its end to those that wait for it, and its record if its job has
+    /// a sink.
     fn end(&self, state: State, error: Option<Arc<str>>) -> Transition {
-        let sink = self.policy.sink.as_ref();
+        let release = self.task.has_followers().then_some(Effect::Release);
+        let deliver = self.policy.sink.as_ref().map(|_| Effect::Deliver);
+        let effects = release.into_iter().chain(deliver).collect();
         Transition {
-            owed: sink.map(|_| Owed::new(Effect::Deliver, self.now)),
+            owed: Owed::new(effects, self.now),
             finished_at: Some(self.now),
             last_owner: self.task.lease().map(|lease| lease.worker.clone()),
             cancel_requested: false,
@@ -142,7 +151,7 @@ impl MoveContext<'_> {
     fn reject_worker(&self, token: Token) -> Rejected {
         let reason = match &self.task.state {
             state if state.kind().is_final() => Reason::Finished,
-            State::Waiting | State::New { .. } => Reason::NotClaimed,
+            State::Waiting { .. } | State::New { .. } => Reason::NotClaimed,
             State::Enqueued { token: current, .. } if *current == token => Reason::NotClaimed,
             State::Claimed { token: current, .. } if *current == token => Reason::NotStarted,
             State::Processing { token: current, .. } if *current == token => Reason::AlreadyStarted,
@@ -173,5 +182,7 @@ fn error_text(text: &str) -> Arc<str> {
     Arc::from(truncate_text(text, limits().error_bytes_max))
 }
 
+#[cfg(test)]
+mod family_tests;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ pub(super) fn modify(
     let state = match (&context.task.state, change.run_at) {
         (state, _) if state.kind().is_final() => return Err(context.reject(Reason::Finished)),
         (state, _) if state.kind().is_owned() => return Err(context.reject(Reason::Running)),
-        (State::Waiting, _) => State::Waiting,
+        (waiting @ State::Waiting { .. }, _) => waiting.clone(),
         // With a new time the task waits for that time. A message that is already queued becomes stale.
         (_, Some(at)) => State::New {
             due_at: at.max(context.now),

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Jitter, JobName, Lease, NewTask, Overrides, Priority, RetryClass, StateKind, TaskId,
-    check_task, check_transition,
+    Family, Jitter, JobName, Lease, NewTask, Overrides, Predecessor, Priority, RetryClass,
+    StateKind, TaskAddress, TaskEnd, TaskId, check_task, check_transition,
 };
 
 /// One cell of the table: the next state, or the reason of the refusal.
@@ -40,9 +40,10 @@ const fn row(unfinished: [Cell; 6], finished: Reason) -> [Cell; 11] {
 /// The ordinary event of each verb: present token, valid lease, trigger time just passed, handler successful, a cancel
 /// that refuses running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the final states.
 #[rustfmt::skip]
-const TABLE: [(Verb, [Cell; 11]); 16] = [
+const TABLE: [(Verb, [Cell; 11]); 17] = [
+    (Verb::Follow, row([to(StateKind::Waiting), to(New), to(Enqueued), to(Claimed), to(Processing), to(Retriable)], Finished)),
     (Verb::Release, row([to(Enqueued), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting)], NotWaiting)),
-    (Verb::Trigger, row([no(Reason::Waiting), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued)], Finished)),
+    (Verb::Trigger, row([to(StateKind::Waiting), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued)], Finished)),
     (Verb::Reclaim, row([no(Moved), no(Moved), no(Moved), to(Enqueued), to(Enqueued), no(Moved)], Finished)),
     (Verb::Claim, row([no(Reason::Waiting), no(NotDue), to(Claimed), no(AlreadyClaimed), no(AlreadyClaimed), no(NotDue)], Finished)),
     (Verb::Start, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Processing), no(AlreadyStarted), no(Lost)], Finished)),
@@ -117,7 +118,10 @@ fn sample(kind: StateKind) -> Task {
     let (token, due_at) = (token(RIGHT), at(TRIGGER));
     let (expires_at, retry_at) = (due_at, due_at);
     task.state = match kind {
-        StateKind::Waiting => State::Waiting,
+        StateKind::Waiting => {
+            task.options.get_or_insert_default().family = Some(Box::new(waiting_for(other())));
+            State::Waiting { check_at: due_at }
+        }
         New => State::New { due_at },
         Enqueued => State::Enqueued { token, expires_at },
         Claimed => State::Claimed { token, lease },
@@ -139,11 +143,31 @@ fn sample(kind: StateKind) -> Task {
     task
 }
 
+/// The task that the sample that waits waits for.
+fn other() -> TaskAddress {
+    let job = JobName::parse("import").unwrap();
+    let id = TaskId::from_bytes([2; 16]);
+    TaskAddress { job, id }
+}
+
+fn waiting_for(task: TaskAddress) -> Family {
+    Family {
+        after: vec![Predecessor::open(task)],
+        ..Family::default()
+    }
+}
+
+fn release_event(from: TaskAddress, end: TaskEnd) -> Event {
+    let token = Some(token(NEXT));
+    Event::Release(Release { from, end, token })
+}
+
 /// The ordinary event of a verb for a task, by a worker that shows the token `shown`.
 fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
     let (next, jitter) = (token(NEXT), Jitter::default());
     match verb {
-        Verb::Release => Event::Release { token: next },
+        Verb::Follow => Event::Follow,
+        Verb::Release => release_event(other(), TaskEnd::Succeeded),
         Verb::Trigger => Event::Trigger(Trigger {
             seen: task.kind(),
             seen_at: task.state.trigger_at().unwrap_or_default(),
@@ -282,7 +306,7 @@ fn check_cell(task: &Task, verb: Verb, event: &Event, expected: Cell) {
 #[test]
 fn f_069_each_verb_in_each_state_does_what_the_table_says() {
     let verbs: BTreeSet<_> = TABLE.iter().map(|(verb, _)| *verb).collect();
-    assert_eq!(verbs.len(), 16);
+    assert_eq!(verbs.len(), 17);
     for (verb, row) in TABLE {
         for (kind, expected) in StateKind::ALL.into_iter().zip(row) {
             let task = sample(kind);
@@ -308,7 +332,8 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     let started_at = Some(at(CHANGED));
     let mut later = sample(StateKind::Waiting);
     later.run_at = at(90_000);
-    let release = Event::Release { token: token(NEXT) };
+    let release = release_event(other(), TaskEnd::Succeeded);
+    let refused = release_event(other(), TaskEnd::Failed);
     let mut poison = sample(Claimed);
     poison.losses = Policy::default().losses_max;
     let mut last_try = sample(Processing);
@@ -325,6 +350,7 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     let call = |kind, event, cell| (sample(kind), event, now, cell);
     vec![
         (later, release, now, to(New)),
+        call(StateKind::Waiting, refused, to(Cancelled)),
         call(New, soon.clone(), to(New)),
         call(Enqueued, soon.clone(), to(New)),
         call(Retriable, soon, to(New)),
@@ -387,7 +413,14 @@ fn f_069_every_move_of_the_design_is_reached_and_no_other() {
 
 #[test]
 fn f_069_a_trigger_of_a_task_that_moved_or_is_not_due_changes_nothing() {
-    for kind in [New, Enqueued, Claimed, Processing, Retriable] {
+    for kind in [
+        StateKind::Waiting,
+        New,
+        Enqueued,
+        Claimed,
+        Processing,
+        Retriable,
+    ] {
         let task = sample(kind);
         let seen = |seen, seen_at| {
             Event::Trigger(Trigger {
@@ -400,7 +433,7 @@ fn f_069_a_trigger_of_a_task_that_moved_or_is_not_due_changes_nothing() {
         let reason = |event, now| apply_checked(&task, &event, at(now)).unwrap_err().reason;
         assert_eq!(reason(seen(kind, TRIGGER), TRIGGER - 1), NotDue);
         assert_eq!(reason(seen(kind, TRIGGER - 1), TRIGGER), Moved);
-        assert_eq!(reason(seen(StateKind::Waiting, TRIGGER), TRIGGER), Moved);
+        assert_eq!(reason(seen(Succeeded, TRIGGER), TRIGGER), Moved);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Modification;
-use crate::{Owed, RunRecord, State, Timestamp, WorkerId, WriteId};
+use crate::{Family, Owed, RunRecord, State, Timestamp, WorkerId, WriteId};
 
 /// A decided change of a task: the fields that one write sets. Nothing else changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,4 +42,6 @@ pub struct Transition {
     pub fresh: bool,
     /// What the task owes; only a finished task owes anything.
     pub owed: Option<Box<Owed>>,
+    /// What connects the task with other tasks, if that has changed.
+    pub family: Option<Box<Family>>,
 }

@@ -1,18 +1,15 @@
-//! The trigger time of a task has passed, or the task need not wait any longer.
+//! The trigger time of a task has passed.
 
-use super::{MoveContext, Reason, Rejected, Transition, Trigger, reclaim};
-use crate::{State, Token};
+use super::{MoveContext, Reason, Rejected, Transition, Trigger, reclaim, release};
+use crate::State;
 
 pub(super) fn trigger(
     context: &MoveContext<'_>,
     trigger: &Trigger,
 ) -> Result<Transition, Rejected> {
     let task = context.task;
-    if task.kind().is_final() {
-        return Err(context.reject(Reason::Finished));
-    }
     let Some(trigger_at) = task.state.trigger_at() else {
-        return Err(context.reject(Reason::Waiting));
+        return Err(context.reject(Reason::Finished));
     };
     // The compare of compare-and-set: the task must still be as the consumer read it.
     if (trigger.seen, trigger.seen_at) != (task.kind(), trigger_at) {
@@ -22,6 +19,7 @@ pub(super) fn trigger(
         return Err(context.reject(Reason::NotDue));
     }
     Ok(match &task.state {
+        State::Waiting { .. } => release::wait_on(context, trigger.token),
         State::New { .. } | State::Enqueued { .. } | State::Retriable { .. } => {
             context.enqueue(trigger.token)
         }
@@ -36,14 +34,4 @@ pub(super) fn trigger(
         // States without a trigger time were refused above.
         _ => return Err(context.reject(Reason::Finished)),
     })
-}
-
-pub(super) fn release(context: &MoveContext<'_>, token: Token) -> Result<Transition, Rejected> {
-    match context.task.state {
-        State::Waiting if context.task.run_at > context.now => Ok(context.to(State::New {
-            due_at: context.task.run_at,
-        })),
-        State::Waiting => Ok(context.enqueue(token)),
-        _ => Err(context.reject(Reason::NotWaiting)),
-    }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 /// The kind of an [`Event`](crate::Event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
+    /// [`Event::Follow`]
+    Follow,
     /// [`Event::Release`]
     Release,
     /// [`Event::Trigger`]
@@ -43,6 +45,7 @@ impl Verb {
     /// The name in errors and metrics.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Follow => "follow",
             Self::Release => "release",
             Self::Trigger => "trigger",
             Self::Reclaim => "reclaim",

@@ -24,7 +24,7 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let carries_token = !matches!(
         draft.verb,
-        Verb::Release | Verb::Cancel | Verb::Modify | Verb::Drop | Verb::Redrive
+        Verb::Follow | Verb::Release | Verb::Cancel | Verb::Modify | Verb::Drop | Verb::Redrive
     );
     let after = match decided {
         Err(rejected) => {
@@ -38,13 +38,10 @@ fn check(
     prop_assert_eq!(check_transition(before, after), Ok(()));
     prop_assert!(!before.kind().is_final() || matches!(draft.verb, Verb::Redrive | Verb::Settle));
     let ends = after.kind().is_final() && !before.kind().is_final();
-    prop_assert!(!ends || after.owed.is_some() == job.sink.is_some());
+    let owes = job.sink.is_some() || before.has_followers();
+    prop_assert!(!ends || after.owed.is_some() == owes);
     prop_assert!(after.changed_at >= before.changed_at);
-    prop_assert!(
-        after.kind().is_final()
-            || after.kind() == StateKind::Waiting
-            || after.trigger_at().is_some()
-    );
+    prop_assert!(after.kind().is_final() || after.trigger_at().is_some());
     let policy = before.policy(job);
     if let Some(retries_max) = policy.retry.retries_max {
         prop_assert!(after.tries <= retries_max + 1, "{} tries", after.tries);
@@ -52,7 +49,8 @@ fn check(
     prop_assert!(after.losses <= policy.losses_max + 1);
     prop_assert!(!after.cancel_requested || after.kind().is_owned());
     let is_enqueued = after.kind() == StateKind::Enqueued;
-    prop_assert!(!is_enqueued || before.state.token() != after.state.token());
+    let is_marked = draft.verb == Verb::Follow;
+    prop_assert!(!is_enqueued || is_marked || before.state.token() != after.state.token());
     let history = after.history.clone().unwrap_or_default();
     prop_assert!(history.runs.len() <= limits().history_len_max);
     for run in &history.runs {
@@ -98,9 +96,12 @@ fn check_advance(task: &Task, next: &Task, transition: &Transition) -> Result<()
     prop_assert_eq!(next.original_run_at(), task.original_run_at());
     let others = |task: &Task| TaskOptions {
         original_run_at: None,
+        family: None,
         ..task.options.as_deref().cloned().unwrap_or_default()
     };
     prop_assert_eq!(others(next), others(task));
+    let family = transition.family.as_deref().or(task.family());
+    prop_assert_eq!(next.family(), family);
     let owner = task.lease().map(|lease| &lease.worker);
     let last_owner = owner.or(task.last_owner.as_ref());
     let last_owner = last_owner.filter(|_| next.kind().is_final());

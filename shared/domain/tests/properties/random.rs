@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Claim, Effect, Event, Jitter, JobName, Modification, NewTask, Outcome, Overrides,
-    Policy, Priority, Reclaim, RetryClass, RetryPolicy, RunningCancel, Settle, Sink, State, Task,
-    TaskId, TaskOptions, Timestamp, Token, Trigger, Verb, WorkerId, WriteId,
+    Backoff, Claim, Effect, Event, Family, Jitter, JobName, Modification, NewTask, Outcome,
+    Overrides, Policy, Predecessor, Priority, Reclaim, Release, RetryClass, RetryPolicy,
+    RunningCancel, Settle, Sink, State, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp,
+    Token, Trigger, TriggerOn, Verb, WorkerId, WriteId,
 };
 use proptest::prelude::*;
 
@@ -28,7 +29,8 @@ pub(crate) struct EventDraft {
     pub(crate) random: u64,
 }
 
-const VERBS: [Verb; 16] = [
+const VERBS: [Verb; 17] = [
+    Verb::Follow,
     Verb::Release,
     Verb::Trigger,
     Verb::Reclaim,
@@ -180,10 +182,25 @@ pub(crate) fn created() -> impl Strategy<Value = Task> {
             let now = Timestamp::clamped(START);
             let mut task = new.into_task(&Policy::default(), now, token, write, may_enqueue);
             if waiting {
-                task.state = State::Waiting;
+                let after = vec![Predecessor::open(predecessor())];
+                task.options.get_or_insert_default().family = Some(Box::new(Family {
+                    after,
+                    trigger_on: TriggerOn::Success,
+                    has_followers: false,
+                }));
+                task.state = State::Waiting {
+                    check_at: now.after(Family::CHECK_FIRST),
+                };
             }
             task
         })
+}
+
+/// The task that a task that waits waits for.
+fn predecessor() -> TaskAddress {
+    let job = JobName::parse("import").unwrap();
+    let id = TaskId::from_bytes([4; 16]);
+    TaskAddress { job, id }
 }
 
 pub(crate) const START: i64 = 200_000_000;
@@ -198,7 +215,15 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
     let next = Token::from_random(fresh);
     let jitter = Jitter::from_random(draft.random);
     match draft.verb {
-        Verb::Release => Event::Release { token: next },
+        Verb::Follow => Event::Follow,
+        Verb::Release => Event::Release(Release {
+            from: predecessor(),
+            end: match draft.stale {
+                true => TaskEnd::Failed,
+                false => TaskEnd::Succeeded,
+            },
+            token: draft.flag.then_some(next),
+        }),
         Verb::Trigger => {
             let seen_at = task.state.trigger_at().unwrap_or(now);
             Event::Trigger(Trigger {

@@ -9,8 +9,9 @@ use dueline_domain::{
 
 use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned, PutJob, PutSchedule, ScheduleQuery,
-    ScheduleStore, Store, StoreError, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
+    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, Store, StoreError, TaskStore, WorkerRecord,
+    WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -131,6 +132,14 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         self.below().remove_workers(ids).await
+    }
+
+    async fn put_edges(&self, edges: Vec<Edge>) -> Result<(), StoreError> {
+        self.below().put_edges(edges).await
+    }
+
+    async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
+        self.below().edges(query).await
     }
 }
 
@@ -255,5 +264,16 @@ impl<T: StoreLayer> WorkerStore for T {
 
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         StoreLayer::remove_workers(self, ids).await
+    }
+}
+
+#[async_trait]
+impl<T: StoreLayer> FamilyStore for T {
+    async fn put_edges(&self, edges: Vec<Edge>) -> Result<(), StoreError> {
+        StoreLayer::put_edges(self, edges).await
+    }
+
+    async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
+        StoreLayer::edges(self, query).await
     }
 }

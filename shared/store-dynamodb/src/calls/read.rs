@@ -58,6 +58,7 @@ pub(crate) enum SortRange {
     All,
     Below(AttributeValue),
     From(AttributeValue),
+    BeginsWith(AttributeValue),
 }
 
 /// A query of one partition.
@@ -125,6 +126,7 @@ impl MeteredTable {
             SortRange::All => None,
             SortRange::Below(bound) => Some((" AND #range < :bound", bound)),
             SortRange::From(bound) => Some((" AND #range >= :bound", bound)),
+            SortRange::BeginsWith(bound) => Some((" AND begins_with(#range, :bound)", bound)),
         };
         if let Some((test, bound)) = bound {
             condition.push_str(test);

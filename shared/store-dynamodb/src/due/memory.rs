@@ -3,7 +3,6 @@
 //! All of it only saves reads. A task that is forgotten is read again.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -12,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
+use dueline_domain::{JobName, TaskId, Timestamp};
 
 use super::CheckedTask;
 use crate::{attr::Item, row::TaskRow, schema::JobPartitions};
@@ -109,13 +108,7 @@ impl DueMemory {
         let Some(trigger_at) = task.trigger_at() else {
             return;
         };
-        let checked = CheckedTask {
-            is_enqueued: task.kind() == StateKind::Enqueued,
-            priority: Reverse(task.priority),
-            trigger_at,
-            id: task.id,
-            kind: task.kind(),
-        };
+        let checked = CheckedTask::new(task.id, task.kind(), task.priority, trigger_at);
         let until = trigger_at.min(task.changed_at.after(recheck));
         self.remember(partitions, &partition.into(), hint, checked, until);
     }

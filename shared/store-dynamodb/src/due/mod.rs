@@ -22,11 +22,35 @@ const CONCURRENT_SCANS: usize = 16;
 /// Priority, state and trigger time of a task, as a scan read them from the task itself. Sorted as the caller gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CheckedTask {
-    is_enqueued: bool,
+    /// Whether the task is enqueued or waits for other tasks: neither may hide the others.
+    comes_last: bool,
     priority: Reverse<Priority>,
     trigger_at: Timestamp,
     id: TaskId,
     kind: StateKind,
+}
+
+impl CheckedTask {
+    fn new(id: TaskId, kind: StateKind, priority: Priority, trigger_at: Timestamp) -> Self {
+        // Finished tasks that owe an effect are sorted by their times alone.
+        let priority = if kind.is_final() {
+            Priority::default()
+        } else {
+            priority
+        };
+        Self {
+            comes_last: comes_last(kind),
+            priority: Reverse(priority),
+            trigger_at,
+            id,
+            kind,
+        }
+    }
+}
+
+/// Whether due tasks in this state come after all others.
+const fn comes_last(kind: StateKind) -> bool {
+    matches!(kind, StateKind::Enqueued | StateKind::Waiting)
 }
 
 /// The result of a scan of one partition, or of all partitions of one job.
@@ -146,11 +170,11 @@ impl DynamoStore {
                 held_back.push(task);
             }
         }
-        // A sweep comes back to enqueued tasks. Setting the forward scan back to them would read their backlog again and
+        // A sweep comes back to tasks that come last. Setting the forward scan back to them would read their backlog again and
         // again.
         let has_more = held_back.iter().any(|task| match task.kind {
             kind if kind.is_final() => false,
-            StateKind::Enqueued if !result.chunks.is_empty() => false,
+            kind if comes_last(kind) && !result.chunks.is_empty() => false,
             kind => kind.is_owned() || pending_max > 0,
         });
         page.more |= has_more || (!result.chunks.is_empty() && !shown.is_empty());

@@ -1,12 +1,11 @@
 //! The scan of one partition of the due index.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
 
-use dueline_domain::{StateKind, TaskId, Timestamp};
+use dueline_domain::{TaskId, Timestamp};
 use dueline_ports::StoreError;
 use tokio::time::Duration;
 
@@ -303,13 +302,8 @@ impl DynamoStore {
                     continue;
                 }
             };
-            let task = CheckedTask {
-                is_enqueued: kind == StateKind::Enqueued,
-                priority: Reverse(row::priority(&item)),
-                trigger_at,
-                id: entry.id,
-                kind,
-            };
+            let priority = row::priority(&item);
+            let task = CheckedTask::new(entry.id, kind, priority, trigger_at);
             let until = if trigger_at <= now {
                 result.due.push(task);
                 // The caller will send a command for this task, and the cached row saves its read. The row may be old:

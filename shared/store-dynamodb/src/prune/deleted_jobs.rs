@@ -1,4 +1,4 @@
-//! The remains of deleted jobs: finished tasks with their blobs, and idempotency keys.
+//! The remains of deleted jobs: finished tasks with their blobs, idempotency keys, and edges.
 
 use dueline_domain::JobName;
 use dueline_ports::StoreError;
@@ -47,7 +47,14 @@ impl DynamoStore {
         });
         let partitions = job.iter().flat_map(|job| {
             let slots = 0..job.slots;
-            slots.flat_map(|slot| [job.tasks(slot), job.keys(slot), job.schedules(slot)])
+            slots.flat_map(|slot| {
+                [
+                    job.tasks(slot),
+                    job.keys(slot),
+                    job.schedules(slot),
+                    job.edges(slot),
+                ]
+            })
         });
         for partition in partitions {
             loop {

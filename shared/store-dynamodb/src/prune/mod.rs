@@ -1,8 +1,9 @@
-//! `prune`: goes through all tasks, idempotency keys and remains of deleted jobs, a bounded number of items per call.
+//! `prune`: goes through all tasks, idempotency keys, edges and remains of deleted jobs, a bounded number of items per call.
 //!
 //! DynamoDB's own expiry deletes most finished tasks free of charge; the pruner deletes the rest.
 
 mod deleted_jobs;
+mod edges;
 mod keys;
 mod tasks;
 
@@ -35,6 +36,8 @@ enum PruneStage {
     Tasks(JobName, u16),
     /// The idempotency keys of a job in a slot.
     Keys(JobName, u16),
+    /// The edges of a job in a slot.
+    Edges(JobName, u16),
     /// The remains of deleted jobs.
     DeletedJobs,
 }
@@ -89,6 +92,13 @@ impl DynamoStore {
                     }
                     None => None,
                 },
+                PruneStage::Edges(job, slot) => match jobs.get(job) {
+                    Some(entry) => {
+                        self.prune_edges(entry, *slot, cursor.after.take(), &mut budget)
+                            .await?
+                    }
+                    None => None,
+                },
                 PruneStage::DeletedJobs => {
                     if !self.prune_deleted_jobs(&mut budget).await? {
                         cursor.stage = PruneStage::Start;
@@ -108,7 +118,7 @@ impl DynamoStore {
         })
     }
 
-    /// Each job's tasks slot by slot, then its keys, then the next job by name.
+    /// Each job's tasks slot by slot, then its keys and edges, then the next job by name.
     fn next_stage(&self, stage: &PruneStage, entries: &[Arc<JobEntry>]) -> PruneStage {
         let first = |after: Option<&JobName>| {
             let mut names = entries.iter().map(|entry| &entry.partitions.job);
@@ -126,7 +136,11 @@ impl DynamoStore {
             PruneStage::Keys(job, slot) if slot + 1 < self.slots => {
                 PruneStage::Keys(job.clone(), slot + 1)
             }
-            PruneStage::Keys(job, _) => first(Some(job)),
+            PruneStage::Keys(job, _) => PruneStage::Edges(job.clone(), 0),
+            PruneStage::Edges(job, slot) if slot + 1 < self.slots => {
+                PruneStage::Edges(job.clone(), slot + 1)
+            }
+            PruneStage::Edges(job, _) => first(Some(job)),
             PruneStage::DeletedJobs => PruneStage::Start,
         }
     }

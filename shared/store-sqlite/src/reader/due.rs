@@ -1,5 +1,6 @@
 //! Due tasks, read job by job, so that the backlog of one job cannot hide the due tasks of another, and by priority, so
-//! that a backlog of low ones cannot hide those of high priority. Enqueued tasks, whose messages are late, come last.
+//! that a backlog of low ones cannot hide those of high priority. Enqueued tasks, whose messages are late, and tasks that
+//! wait for others come last.
 
 use dueline_domain::{StateKind, TaskId, Timestamp};
 use dueline_ports::{DuePage, DueQuery, DueTask};
@@ -21,12 +22,13 @@ macro_rules! due_in {
     };
 }
 
-const OTHERS: &str = due_in!("<> 2");
+const OTHERS: &str = due_in!("NOT IN (0, 2)");
 /// This read is not bounded: the lost worker of a paused job must be noticed behind any backlog.
 const OWNED: &str = "SELECT id, state, trigger_at FROM task INDEXED BY task_due \
      WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 AND state IN (3, 4) ORDER BY trigger_at LIMIT ?4";
-const OTHERS_PENDING: &str = due_in!("NOT IN (2, 3, 4)");
-const ENQUEUED: &str = due_in!("= 2");
+const OTHERS_PENDING: &str = due_in!("NOT IN (0, 2, 3, 4)");
+/// Enqueued tasks, and those that wait for others.
+const LATER: &str = due_in!("IN (0, 2)");
 const OWED: &str = "SELECT id, state, owed_at FROM task INDEXED BY task_owed \
      WHERE job = ?1 AND owed_at <= ?2 ORDER BY owed_at LIMIT ?3";
 const ANY_OWED: &str =
@@ -80,7 +82,7 @@ pub(crate) fn due(db: &Connection, jobs: &JobTable, query: &DueQuery) -> rusqlit
         }
         if wants_pending {
             for level in &levels {
-                page.more |= level.select(db, ENQUEUED, &mut left, tasks)?;
+                page.more |= level.select(db, LATER, &mut left, tasks)?;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The readers: threads with connections of their own, so that a long list does not delay a write.
 
 mod due;
+mod families;
 mod list;
 mod schedules;
 mod tasks;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     due::due,
+    families::edges,
     list::{list, parse_cursor},
     schedules::{due_schedules, schedule, schedules},
     tasks::{get, owned, ready, stats, workers},

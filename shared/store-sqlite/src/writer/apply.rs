@@ -46,6 +46,7 @@ impl Writer {
             checkpoint: transition.checkpoint.is_some(),
             result: transition.result.is_some() || transition.fresh,
             owed: task.owed.is_some() || transition.owed.is_some(),
+            family: transition.family.is_some(),
         };
         task.advance(transition);
         self.write_task(seq, &task, changed)?;
@@ -64,6 +65,9 @@ impl Writer {
         row::update(&mut self.db.prepare_cached(row::UPDATE)?, seq, task)?;
         if changed.modified {
             row::update_modified(&self.db, seq, task)?;
+        }
+        if changed.family {
+            row::update_options(&self.db, seq, task)?;
         }
         if changed.owed {
             row::update_owed(&self.db, seq, task)?;
@@ -102,4 +106,5 @@ struct ChangedColumns {
     checkpoint: bool,
     result: bool,
     owed: bool,
+    family: bool,
 }

@@ -6,6 +6,7 @@ mod broken;
 mod cache;
 mod counts;
 mod create;
+mod families;
 mod file_names;
 mod jobs;
 mod limit_pages;

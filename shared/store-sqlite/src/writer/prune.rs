@@ -125,8 +125,8 @@ fn row_limits(db: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
     })
 }
 
-/// A task to delete: its row, the row of its job, and its state.
-type Expired = (i64, i64, Option<StateKind>);
+/// A task to delete: its row, the row of its job, its state, and its id.
+type Expired = (i64, i64, Option<StateKind>, [u8; 16]);
 
 impl Writer {
     pub(crate) fn prune(&mut self, now: Timestamp, limit: usize) -> Result<Pruned, ItemError> {
@@ -151,13 +151,16 @@ impl Writer {
                 self.prune.from = range + 1;
             }
         };
-        for (seq, job, kind) in &expired {
+        for (seq, job, kind, id) in &expired {
             self.db
                 .prepare_cached("DELETE FROM task WHERE seq = ?1")?
                 .execute([seq])?;
             self.db
                 .prepare_cached("DELETE FROM body WHERE seq = ?1")?
                 .execute([seq])?;
+            self.db
+                .prepare_cached("DELETE FROM edge WHERE job = ?1 AND task = ?2")?
+                .execute((job, id))?;
             if let (Some(kind), true) = (kind, self.prune.retention.contains_key(job)) {
                 self.counts.add(*job, *kind, -1);
             }
@@ -185,7 +188,7 @@ impl Writer {
         self.prune.uncommitted.push(range);
         let mut next: Option<Timestamp> = None;
         let mut statement = self.db.prepare_cached(
-            "SELECT seq, job, state, finished_at, owed_at FROM task WHERE seq >= ?1 AND seq < ?2 ORDER BY seq",
+            "SELECT seq, job, state, finished_at, owed_at, id FROM task WHERE seq >= ?1 AND seq < ?2 ORDER BY seq",
         )?;
         let mut rows = statement.query((range << RANGE_BITS, (range + 1) << RANGE_BITS))?;
         while let Some(row) = rows.next()? {
@@ -210,7 +213,9 @@ impl Writer {
                 }
             };
             match due {
-                Some(due) if due <= now && finished_at.is_some() => expired.push((seq, job, kind)),
+                Some(due) if due <= now && finished_at.is_some() => {
+                    expired.push((seq, job, kind, row.get(5)?));
+                }
                 Some(due) => next = Some(next.map_or(due, |next| next.min(due))),
                 None => {}
             }

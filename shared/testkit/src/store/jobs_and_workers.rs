@@ -1,10 +1,12 @@
-//! The calls about jobs and workers.
+//! The calls about jobs, workers and families.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Timestamp, WorkerId};
-use dueline_ports::{JobStore, PutJob, StoreError, WorkerRecord, WorkerStore};
+use dueline_ports::{
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, StoreError, WorkerRecord, WorkerStore,
+};
 
 use super::{FaultyStore, StoreMethod};
 
@@ -66,5 +68,18 @@ impl WorkerStore for FaultyStore {
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError> {
         let call = || self.inner.remove_workers(ids.clone());
         self.call_one(StoreMethod::RemoveWorkers, call).await
+    }
+}
+
+#[async_trait]
+impl FamilyStore for FaultyStore {
+    async fn put_edges(&self, edges: Vec<Edge>) -> Result<(), StoreError> {
+        let call = || self.inner.put_edges(edges.clone());
+        self.call_one(StoreMethod::PutEdges, call).await
+    }
+
+    async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
+        let call = || self.inner.edges(query.clone());
+        self.call_one(StoreMethod::Edges, call).await
     }
 }

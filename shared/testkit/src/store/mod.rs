@@ -67,6 +67,10 @@ pub enum StoreMethod {
     Workers,
     /// `WorkerStore::remove_workers`
     RemoveWorkers,
+    /// `FamilyStore::put_edges`
+    PutEdges,
+    /// `FamilyStore::edges`
+    Edges,
 }
 
 /// Probabilities of the faults of a call, in thousandths.

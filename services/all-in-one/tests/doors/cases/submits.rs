@@ -2,6 +2,7 @@
 
 use super::*;
 use dueline_api::operation::Submit;
+use dueline_domain::{Family, Predecessor, TaskAddress, TriggerOn};
 
 fn submit(
     name: &'static str,
@@ -32,6 +33,28 @@ fn submit(
     };
     let asks: Asks = (Box::new(grpc), Some(Box::new(embedded)));
     case(name, fault, (Method::POST, &path, Some(body)), asks)
+}
+
+/// No task has this id.
+const UNKNOWN: &str = "6f2c1a34-9f0b-4d7a-8a53-0d9f3f1c2b4f";
+
+fn after(ids: &[&str], trigger_on: TriggerOn) -> TaskOptions {
+    after_of("mail", ids, trigger_on)
+}
+
+fn after_of(job: &str, ids: &[&str], trigger_on: TriggerOn) -> TaskOptions {
+    let address = |id: &&str| TaskAddress {
+        job: JobName::parse(job).unwrap(),
+        id: TaskId::parse(id).unwrap(),
+    };
+    TaskOptions {
+        family: Some(Box::new(Family {
+            after: ids.iter().map(address).map(Predecessor::open).collect(),
+            trigger_on,
+            has_followers: false,
+        })),
+        ..TaskOptions::default()
+    }
 }
 
 pub(super) fn submits() -> Vec<Case> {
@@ -89,6 +112,40 @@ pub(super) fn submits() -> Vec<Case> {
                 payload: Bytes::from(large.clone()),
                 ..with(none())
             },
+        ),
+        submit(
+            "an unknown predecessor",
+            ("unknown_predecessor", Some("after")),
+            json!({"after": [{"id": UNKNOWN}]}),
+            with(after(&[UNKNOWN], TriggerOn::Success)),
+        ),
+        submit(
+            "a predecessor of an unknown job",
+            ("unknown_predecessor", Some("after")),
+            json!({"after": [{"job": "nowhere", "id": TASK}]}),
+            with(after_of("nowhere", &[TASK], TriggerOn::Success)),
+        ),
+        submit(
+            "a task that waits for itself",
+            ("cycle", Some("after")),
+            json!({"id": UNKNOWN, "after": [{"id": TASK}, {"id": UNKNOWN}]}),
+            NewTask {
+                id: TaskId::parse(UNKNOWN).unwrap(),
+                id_is_given: true,
+                ..with(after(&[TASK, UNKNOWN], TriggerOn::Success))
+            },
+        ),
+        submit(
+            "many predecessors",
+            ("too_many", Some("after")),
+            json!({"after": vec![json!({"id": TASK}); 33]}),
+            with(after(&[TASK; 33], TriggerOn::Success)),
+        ),
+        submit(
+            "a rule without predecessors",
+            ("no_predecessor", Some("trigger_on")),
+            json!({"trigger_on": "always"}),
+            with(after(&[], TriggerOn::Always)),
         ),
         submit(
             "many tags",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
-use dueline_api::v1::{OwedView, RetriesMax, RunView, TaskView, Time};
+use dueline_api::v1::{OwedView, PredecessorView, RetriesMax, RunView, TaskView, Time};
 use dueline_domain::WorkerId;
 use serde_json::value::RawValue;
 
@@ -68,6 +68,7 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("details", details),
         ("priority", Some(Cell::new(priority(task)))),
         ("weight", weight),
+        ("waits for", after(task)),
         ("tries", Some(Cell::new(tries))),
         ("losses", losses),
         ("submitted", when(Some(task.created_at))),
@@ -118,6 +119,21 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         text.push_str(&runs(style, &task.runs, task.runs_dropped));
     }
     text
+}
+
+/// The tasks that a task waits for, or has waited for, and how they have ended.
+fn after(task: &TaskView) -> Option<Cell> {
+    let one = |one: &PredecessorView| {
+        let end = one.end.as_deref().unwrap_or("open");
+        format!("{}/{} ({end})", one.job, one.id)
+    };
+    let after: Vec<_> = task.after.iter().map(one).collect();
+    let rule = match task.trigger_on.as_deref() {
+        None | Some("success") => String::new(),
+        Some(rule) => format!("; goes on after: {rule}"),
+    };
+    let text = format!("{}{rule}", after.join(", "));
+    (!after.is_empty()).then(|| Cell::new(clean(&text)))
 }
 
 /// The name of a priority, or its number if it has no name.

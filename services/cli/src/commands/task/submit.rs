@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dueline_api::v1::{PrioritySpec, SubmittedView, TaskSubmit, Time};
-use dueline_domain::{JobName, Priority, TaskId};
+use dueline_api::v1::{PredecessorSpec, PrioritySpec, SubmittedView, TaskSubmit, Time};
+use dueline_domain::{JobName, Priority, TaskId, TriggerOn};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
@@ -109,9 +109,38 @@ struct SingleTaskArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     timeout: Option<Duration>,
 
+    /// Task to wait for, of the same job or as JOB/UUID; may be repeated
+    #[arg(long, value_name = "TASK", value_parser = parse_predecessor, conflicts_with = "batch")]
+    after: Vec<PredecessorSpec>,
+
+    /// Ends of those tasks that let this one go on: success, failure or always [default: success]
+    #[arg(long, value_name = "RULE", value_parser = parse_rule, requires = "after", conflicts_with = "batch")]
+    trigger_on: Option<String>,
+
     /// Time without a heartbeat after which a run is lost, instead of the job's; at least 100ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, conflicts_with = "batch")]
     heartbeat_timeout: Option<Duration>,
+}
+
+fn parse_predecessor(text: &str) -> Result<PredecessorSpec, String> {
+    let (job, id) = match text.contains('/') {
+        true => {
+            let task: TaskReference = text.parse()?;
+            (Some(task.job.to_string()), task.id)
+        }
+        false => (
+            None,
+            TaskId::parse(text).map_err(|error| error.to_string())?,
+        ),
+    };
+    let id = id.to_string();
+    Ok(PredecessorSpec { job, id })
+}
+
+fn parse_rule(text: &str) -> Result<String, String> {
+    let known = TriggerOn::ALL.map(TriggerOn::name).join(", ");
+    let rule = TriggerOn::from_name(text).ok_or_else(|| format!("give one of {known}"))?;
+    Ok(rule.name().to_owned())
 }
 
 fn parse_retries(text: &str) -> Result<u32, String> {
@@ -194,6 +223,8 @@ impl SingleTaskArgs {
             details: details.transpose()?,
             tags: (!self.tags.is_empty()).then_some(self.tags),
             key: self.key,
+            after: (!self.after.is_empty()).then_some(self.after),
+            trigger_on: self.trigger_on,
             retries_max: self.retries,
             run_timeout_ms: self.timeout.map(millis),
             heartbeat_timeout_ms: self.heartbeat_timeout.map(millis),
@@ -252,6 +283,12 @@ mod tests {
             "{}",
             "--heartbeat-timeout",
             "7",
+            "--after",
+            "0197b0c4-0000-7000-8000-000000000002",
+            "--after",
+            "import/0197b0c4-0000-7000-8000-000000000003",
+            "--trigger-on",
+            "always",
             "--id",
             "0197b0c4-0000-7000-8000-000000000001",
         ];
@@ -259,6 +296,11 @@ mod tests {
             "id": "0197b0c4-0000-7000-8000-000000000001",
             "delay_ms": 90_000, "priority": -100, "weight": 3, "payload": { "a": 1 }, "name": "n", "details": {},
             "tags": ["x", "y"], "key": "k", "retries_max": 0, "heartbeat_timeout_ms": 7_000, "run_timeout_ms": 30_000,
+            "after": [
+                { "id": "0197b0c4-0000-7000-8000-000000000002" },
+                { "job": "import", "id": "0197b0c4-0000-7000-8000-000000000003" },
+            ],
+            "trigger_on": "always",
         });
         assert_eq!(request(&args), expected);
         assert_eq!(
@@ -280,6 +322,8 @@ mod tests {
             &["--priority", "urgent"],
             &["--id", "42"],
             &["--at", "soon"],
+            &["--after", "mail"],
+            &["--trigger-on", "always"],
         ] {
             assert!(parse(args).is_err(), "{args:?}");
         }

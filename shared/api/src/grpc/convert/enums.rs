@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use dueline_domain::{FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind};
+use dueline_domain::{
+    FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind, TaskEnd, TriggerOn,
+};
 
 use crate::{ApiError, ErrorKind, grpc::proto};
 
@@ -44,6 +46,10 @@ enums! {
         [Waiting, New, Enqueued, Claimed, Processing, Retriable, Succeeded, Failed, Cancelled, Trashed, Dropped];
     RunEnd = RunEnd, unspecified: None, fn run_end,
         [Succeeded, Retriable, Fatal, Lost, Abandoned, Cancelled, Trashed];
+    TriggerOn = TriggerOn, unspecified: Some(TriggerOn::Success), fn trigger_on,
+        [Success, Failure, Always];
+    TaskEnd = TaskEnd, unspecified: None, fn task_end,
+        [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted];
     RetryClass = RetryClass, unspecified: Some(RetryClass::Standard), fn retry_class,
         [Standard, Quick, Slow, RateLimited, WorkerLost];
     Overlap = Overlap, unspecified: Some(Overlap::QueueOne), fn overlap,

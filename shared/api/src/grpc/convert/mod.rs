@@ -6,6 +6,7 @@
 mod assignment;
 mod enums;
 mod error;
+mod family;
 pub(crate) mod field;
 mod frontend;
 mod job;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Due, Modification, NewTask, Overrides, Priority, TaskId, TaskOptions, Timestamp, Weight,
+    Due, Family, Modification, NewTask, Overrides, Priority, TaskId, TaskOptions, Timestamp, Weight,
 };
 
 use super::{enums, field};
@@ -86,6 +86,7 @@ impl From<TaskOptions> for proto::TaskOptions {
             content_type: field::string_opt(options.content_type),
             trace: field::string_opt(options.trace),
             overrides: options.overrides.map(Into::into),
+            family: options.family.map(|family| (*family).into()),
         }
     }
 }
@@ -106,6 +107,10 @@ impl TryFrom<proto::TaskOptions> for TaskOptions {
             // They are fields of the task's message.
             original_run_at: None,
             firing: None,
+            family: options
+                .family
+                .map(|family| Family::try_from(family).map(Box::new))
+                .transpose()?,
         })
     }
 }

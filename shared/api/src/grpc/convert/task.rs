@@ -110,7 +110,9 @@ impl TryFrom<proto::Task> for Task {
 impl From<State> for Wire {
     fn from(state: State) -> Self {
         match state {
-            State::Waiting => Self::Waiting(proto::WaitingState {}),
+            State::Waiting { check_at } => Self::Waiting(proto::WaitingState {
+                check_at_ms: check_at.millis(),
+            }),
             State::New { due_at } => Self::New(proto::NewState {
                 due_at_ms: due_at.millis(),
             }),
@@ -136,7 +138,9 @@ impl TryFrom<Wire> for State {
 
     fn try_from(state: Wire) -> Result<Self, ApiError> {
         Ok(match state {
-            Wire::Waiting(proto::WaitingState {}) => Self::Waiting,
+            Wire::Waiting(waiting) => Self::Waiting {
+                check_at: field::timestamp("task.waiting.check_at_ms", waiting.check_at_ms)?,
+            },
             Wire::New(new) => Self::New {
                 due_at: field::timestamp("task.new.due_at_ms", new.due_at_ms)?,
             },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Due, Firing, NewTask, Overrides, Policy, Priority, ScheduleName, State, StateKind,
-    TaskOptions, Weight, WorkerId,
+    Backoff, Due, Family, Firing, NewTask, Overrides, Policy, Predecessor, Priority, ScheduleName,
+    State, StateKind, TaskEnd, TaskOptions, TriggerOn, Weight, WorkerId,
 };
 use tokio::task::JoinSet;
 
@@ -341,6 +341,14 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
             schedule: ScheduleName::parse("nightly").expect("a name"),
             nominal_at: at(7),
         }),
+        family: Some(Box::new(Family {
+            after: vec![Predecessor {
+                task: kit.new_task_of("mail").address(),
+                end: Some(TaskEnd::Failed),
+            }],
+            trigger_on: TriggerOn::Failure,
+            has_followers: true,
+        })),
     };
     let new = NewTask {
         priority: Priority::new(-1000).expect("a priority"),

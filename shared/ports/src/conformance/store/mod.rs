@@ -28,6 +28,7 @@
 mod create;
 mod due;
 mod effects;
+mod families;
 mod jobs;
 mod kit;
 mod life;
@@ -41,6 +42,7 @@ mod workers;
 pub use create::*;
 pub use due::*;
 pub use effects::*;
+pub use families::*;
 pub use jobs::*;
 pub use life::*;
 pub use list::*;
@@ -126,6 +128,14 @@ macro_rules! store_conformance {
             g_19_a_task_that_owes_is_neither_pruned_nor_deleted_with_its_job
             f_111_a_redrive_clears_what_a_task_owes
             tasks_that_owe_have_limits_of_their_own
+            f_095_a_task_waits_until_each_of_its_predecessors_has_ended
+            a_12_a_failed_predecessor_cancels_a_task_with_a_reason
+            f_095_a_followed_task_owes_its_end_in_whatever_state_it_was_followed
+            f_095_waiting_tasks_are_checked_and_hide_no_other
+            f_002_a_repeated_submit_that_waits_is_one_task
+            f_095_followers_are_read_page_by_page_and_each_once
+            f_098_edges_from_an_unknown_job_are_refused
+            edges_are_deleted_some_time_after_their_task
             f_152_due_tasks_of_higher_priority_come_first
             enqueued_tasks_are_due_after_all_others
             f_022_higher_priority_is_ready_first
@@ -186,6 +196,7 @@ mod tests {
             include_str!("safety.rs"),
             include_str!("due.rs"),
             include_str!("effects.rs"),
+            include_str!("families.rs"),
             include_str!("list.rs"),
             include_str!("jobs.rs"),
             include_str!("schedules.rs"),

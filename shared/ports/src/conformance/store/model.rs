@@ -9,9 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use dueline_domain::{
-    Due, Effect, Event, Job, Modification, NewTask, Outcome, Overrides, Policy, Priority, Reclaim,
-    Rejected, RetryClass, RetryPolicy, RunningCancel, Settle, Sink, StateKind, Task, TaskOptions,
-    Timestamp, Token, Trigger, check_transition,
+    Due, Effect, Event, Family, Job, Modification, NewTask, Outcome, Overrides, Policy,
+    Predecessor, Priority, Reclaim, Rejected, Release, RetryClass, RetryPolicy, RunningCancel,
+    Settle, Sink, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp, Token,
+    Trigger, check_transition,
 };
 
 use super::kit::{StoreKit, at, job, retriable, secs, success, token, worker};
@@ -90,10 +91,18 @@ impl StoreModel {
                 heartbeat_timeout: Some(secs(3)),
                 ..Overrides::default()
             });
+            let family = (n % 4 == 2).then(|| {
+                let after = (0..3).map(predecessor).map(Predecessor::open).collect();
+                Box::new(Family {
+                    after,
+                    ..Family::default()
+                })
+            });
             let options = (n % 2 == 0).then(|| {
                 Box::new(TaskOptions {
                     name: Some("model".into()),
                     overrides,
+                    family,
                     ..TaskOptions::default()
                 })
             });
@@ -181,6 +190,7 @@ impl StoreModel {
         if self.below(2) == 0 {
             match task.kind() {
                 StateKind::New | StateKind::Retriable => return self.trigger(task),
+                StateKind::Waiting => return self.release(),
                 StateKind::Enqueued => return self.claim(task),
                 StateKind::Claimed => return Event::Start { token },
                 StateKind::Processing => return self.finish(token),
@@ -191,7 +201,8 @@ impl StoreModel {
         let text = || format!("text {}", self.below(100)).into();
         let bytes = || Bytes::from(vec![7; self.below(40)]);
         match self.below(16) {
-            0 => Event::Release { token },
+            0 if self.below(3) == 0 => Event::Follow,
+            0 => self.release(),
             1 | 2 => self.trigger(task),
             3 => Event::Reclaim(Reclaim {
                 token,
@@ -236,6 +247,16 @@ impl StoreModel {
         }
     }
 
+    /// One of the tasks that the waiting ones of the model wait for has ended.
+    fn release(&self) -> Event {
+        let ends = [TaskEnd::Succeeded, TaskEnd::Succeeded, TaskEnd::Failed];
+        Event::Release(Release {
+            from: predecessor(self.below(3)),
+            end: ends[self.below(3)],
+            token: (self.below(3) > 0).then(|| self.kit.rng.token()),
+        })
+    }
+
     fn trigger(&self, task: &Task) -> Event {
         let seen_at = task.state.trigger_at().unwrap_or(Timestamp::EPOCH);
         let stale = self.below(10) == 0;
@@ -251,7 +272,7 @@ impl StoreModel {
         let failed = (self.below(2) == 0).then(|| ("down".into(), self.kit.rng.jitter()));
         Event::Settle(Settle {
             seen: task.write,
-            effect: Effect::Deliver,
+            effect: Effect::ALL[self.below(2)],
             failed,
         })
     }
@@ -301,8 +322,8 @@ impl StoreModel {
             task.expect("a known task").priority
         };
         let in_order = |due: &DueTask| {
-            let is_enqueued = due.kind == StateKind::Enqueued;
-            (is_enqueued, Reverse(priority(due)), due.trigger_at)
+            let comes_last = matches!(due.kind, StateKind::Enqueued | StateKind::Waiting);
+            (comes_last, Reverse(priority(due)), due.trigger_at)
         };
         assert!(page.tasks.is_sorted_by_key(in_order));
         assert!(page.owed.is_sorted_by_key(|due| due.trigger_at));
@@ -344,6 +365,14 @@ impl StoreModel {
         let stats = self.kit.store.stats(job).await.expect("stats");
         assert_eq!(stats.by_state, counts, "seed {seed}");
     }
+}
+
+/// A task that the waiting tasks of the model wait for. It is not stored: events name it.
+fn predecessor(number: usize) -> TaskAddress {
+    let number = u8::try_from(number).expect("small");
+    let id = TaskId::from_bytes([number; 16]);
+    let job = super::kit::job_name("import");
+    TaskAddress { job, id }
 }
 
 fn check(context: &str, expected: Expected, answer: Result<Applied, StoreError>) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Claim, Due, Event, Modification, NewTask, Outcome, Priority, Reason, RunEnd, RunningCancel,
-    State, StateKind, Task, TaskOptions, Weight,
+    Claim, Due, Event, Modification, NewTask, Outcome, Priority, Reason, Release, RunEnd,
+    RunningCancel, State, StateKind, Task, TaskEnd, TaskOptions, Weight,
 };
 
 use super::kit::{StoreKit, at, fatal, retriable, secs, success, token, worker};
@@ -320,8 +320,12 @@ pub async fn an_owner_can_set_the_end_of_its_lease(store: Arc<dyn Store>) {
 pub async fn a_task_that_is_not_waiting_cannot_be_released(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
-        let token = kit.rng.token();
-        let refused = kit.refused(9, &task, Event::Release { token }).await;
+        let release = Event::Release(Release {
+            from: task.address(),
+            end: TaskEnd::Succeeded,
+            token: Some(kit.rng.token()),
+        });
+        let refused = kit.refused(9, &task, release).await;
         assert_eq!(refused, Reason::NotWaiting);
     }
 }

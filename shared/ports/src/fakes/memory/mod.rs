@@ -1,5 +1,6 @@
 //! A store in memory.
 
+mod families;
 mod index;
 mod jobs;
 mod schedules;

@@ -1,10 +1,13 @@
 //! The contents of the store, and the calls that change them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dueline_domain::{
-    Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskId, Timestamp, Violation, WorkerId,
-    apply, check_task, check_transition,
+    Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskId, Timestamp, Violation,
+    WorkerId, apply, check_task, check_transition,
 };
 
 use super::index::JobIndex;
@@ -17,6 +20,8 @@ pub(super) struct MemoryContents {
     pub(super) indexes: BTreeMap<JobName, JobIndex>,
     pub(super) schedules: BTreeMap<JobName, BTreeMap<ScheduleName, Schedule>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
+    /// The tasks that wait for each task.
+    pub(super) edges: BTreeMap<TaskAddress, BTreeSet<TaskAddress>>,
     submits: u64,
 }
 
@@ -134,6 +139,7 @@ impl MemoryContents {
         let Some(StoredTask { task, seq }) = self.tasks.remove(id) else {
             return;
         };
+        self.edges.remove(&task.address());
         if let Some(index) = self.indexes.get_mut(&task.job) {
             index.remove(&task, seq);
         }

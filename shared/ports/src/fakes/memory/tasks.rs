@@ -124,9 +124,10 @@ fn due(contents: &MemoryContents, query: &DueQuery) -> DuePage {
         let pending_max = pending_limit.map_or(max, |limit| limit.min(max));
         let rank = |id: &TaskId| {
             let task = contents.tasks.get(id).map(|stored| &stored.task);
-            let is_enqueued = task.is_some_and(|task| task.kind() == StateKind::Enqueued);
+            let is_late = |kind| matches!(kind, StateKind::Enqueued | StateKind::Waiting);
+            let comes_last = task.is_some_and(|task| is_late(task.kind()));
             let priority = task.map_or_else(Priority::default, |task| task.priority);
-            (is_enqueued, Reverse(priority))
+            (comes_last, Reverse(priority))
         };
         let (due, more) = index.due(query.now, max, pending_max, rank);
         page.more |= more;

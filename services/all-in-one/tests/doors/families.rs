@@ -1,0 +1,226 @@
+//! Tasks that wait for others, through each door.
+
+use std::time::Duration;
+
+use dueline_api::{
+    ApiError, Call, Callable as _, PollRequest,
+    operation::{Submit, Submitted},
+};
+use dueline_domain::{
+    Due, Family, NewTask, Predecessor, StateKind, TaskAddress, TaskEnd, TaskId, TaskOptions,
+    TriggerOn,
+};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::node::{TASK, TestNode, mail, new_task};
+
+fn id(number: u8) -> TaskId {
+    TaskId::from_bytes([number; 16])
+}
+
+fn address(id: TaskId) -> TaskAddress {
+    TaskAddress { job: mail(), id }
+}
+
+/// A task with this id that waits for these.
+fn task_after(number: u8, after: &[TaskId], trigger_on: TriggerOn) -> NewTask {
+    let after = after.iter().map(|id| Predecessor::open(address(*id)));
+    let options = TaskOptions {
+        family: Some(Box::new(Family {
+            after: after.collect(),
+            trigger_on,
+            has_followers: false,
+        })),
+        ..TaskOptions::default()
+    };
+    NewTask {
+        id: id(number),
+        id_is_given: true,
+        ..new_task(Due::Now, options)
+    }
+}
+
+async fn submit(node: &TestNode, tasks: Vec<NewTask>) -> Vec<Result<Submitted, ApiError>> {
+    let call = Call::default();
+    node.frontend().call(&call, Submit { tasks }).await.unwrap()
+}
+
+fn path(id: TaskId) -> String {
+    format!("jobs/mail/tasks/{id}")
+}
+
+async fn show(node: &TestNode, id: TaskId) -> Value {
+    node.send(Method::GET, &path(id), None).await
+}
+
+/// Waits for the end of a task.
+async fn ended(node: &TestNode, id: TaskId) -> Value {
+    let path = format!("{}?wait=20s", path(id));
+    node.send(Method::GET, &path, None).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_095_a_12_followers_of_each_door_wait_and_end_with_a_reason_when_their_predecessor_does()
+{
+    let node = TestNode::start().await;
+    let first = TaskId::parse(TASK).unwrap();
+    let body = json!({"id": id(1).to_string(), "after": [{"id": TASK}]});
+    let rest = node
+        .send(Method::POST, "jobs/mail/tasks", Some(&body))
+        .await;
+    assert_eq!(rest["state"], "waiting", "{rest}");
+    let grpc = task_after(2, &[first], TriggerOn::Success);
+    let call = Call::default();
+    let grpc = node.grpc().call(&call, Submit { tasks: vec![grpc] }).await;
+    assert_eq!(grpc.unwrap().remove(0).unwrap().state, StateKind::Waiting);
+    let embedded = submit(
+        &node,
+        vec![task_after(3, &[first, id(1)], TriggerOn::Success)],
+    )
+    .await;
+    assert_eq!(embedded[0].as_ref().unwrap().state, StateKind::Waiting);
+    let view = show(&node, id(3)).await;
+    assert_eq!(
+        view["after"][1],
+        json!({"job": "mail", "id": id(1).to_string(), "end": null})
+    );
+    assert_eq!(view["trigger_on"], "success");
+    assert_eq!(node.stored().await.1, 4);
+
+    let cancel = format!("{}/cancel", path(first));
+    node.send(Method::POST, &cancel, Some(&json!({}))).await;
+    for number in [1, 2, 3] {
+        let view = ended(&node, id(number)).await;
+        assert_eq!(view["state"], "cancelled", "{number}: {view}");
+        let why = format!("predecessor mail/{first} was cancelled");
+        let because = format!("predecessor mail/{} was cancelled", id(1));
+        let error = view["error"].as_str().unwrap();
+        assert!(error == why || (number == 3 && error == because), "{error}");
+    }
+    // From now on such a follower is refused, with the state that stands against it.
+    let body = json!({"after": [{"id": TASK}]});
+    let refused = node
+        .send(Method::POST, "jobs/mail/tasks", Some(&body))
+        .await;
+    assert_eq!(
+        (&refused["kind"], &refused["reason"], &refused["state"]),
+        (
+            &"conflict".into(),
+            &"predecessor_ended".into(),
+            &"cancelled".into()
+        )
+    );
+    assert!(
+        refused["detail"].as_str().unwrap().contains(TASK),
+        "{refused}"
+    );
+    // One that is content with such an end goes straight on.
+    let body = json!({"after": [{"id": TASK}], "trigger_on": "failure", "delay_ms": 600_000});
+    let on = node
+        .send(Method::POST, "jobs/mail/tasks", Some(&body))
+        .await;
+    assert_eq!(on["state"], "new", "{on}");
+    // A repetition of an earlier submit is not refused.
+    let again = submit(&node, vec![task_after(2, &[first], TriggerOn::Success)]).await;
+    let again = again[0].as_ref().unwrap();
+    assert_eq!((again.state, again.existed), (StateKind::Cancelled, true));
+    assert_eq!(node.stored().await.1, 5);
+}
+
+/// Claims the next task of `mail`, and reports that it has succeeded or failed.
+async fn run_next(node: &TestNode, succeeds: bool) -> TaskId {
+    let worker: dueline_domain::WorkerId = "w@1".parse().unwrap();
+    let poll = PollRequest {
+        worker,
+        jobs: vec![mail()],
+        handlers: Vec::new(),
+        tasks_max: 1,
+        weight_max: 1,
+        task_weight_max: 1,
+        wait: Duration::from_secs(20),
+        start: true,
+    };
+    let work = node.controller().poll(poll).await.unwrap().remove(0);
+    let verb = if succeeds { "complete" } else { "fail" };
+    let path = format!("work/mail/{}/{verb}", work.id);
+    let mut body = json!({"token": work.token.to_string()});
+    if !succeeds {
+        body["error"] = "no".into();
+        body["fatal"] = true.into();
+    }
+    let answer = node.send(Method::POST, &path, Some(&body)).await;
+    assert!(answer.get("reason").is_none(), "{answer}");
+    work.id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_095_f_098_a_batch_may_refer_to_its_own_tasks_in_any_order() {
+    let node = TestNode::start().await;
+    let line = |number: u8, after: &[u8]| {
+        let after: Vec<_> = after
+            .iter()
+            .map(|n| json!({"id": id(*n).to_string()}))
+            .collect();
+        json!({"id": id(number).to_string(), "after": after})
+    };
+    let unknown = id(99).to_string();
+    let batch = json!([
+        line(3, &[1, 2]),
+        line(2, &[1]),
+        {"id": id(1).to_string()},
+        line(4, &[5]),
+        line(5, &[4]),
+        {"id": id(6).to_string(), "after": [{"id": unknown}]},
+        line(7, &[6, 1]),
+        {"id": id(8).to_string(), "weight": 0},
+    ]);
+    let answer = node
+        .send(Method::POST, "jobs/mail/tasks:batch", Some(&batch))
+        .await;
+    let results = answer["results"].as_array().unwrap();
+    let text = |result: &Value| {
+        let state = result["state"].as_str();
+        let reason = result["error"]["reason"].as_str();
+        state.or(reason).unwrap_or_default().to_owned()
+    };
+    let texts: Vec<_> = results.iter().map(text).collect();
+    let expected = [
+        "waiting",
+        "waiting",
+        "enqueued",
+        "cycle",
+        "cycle",
+        "unknown_predecessor",
+        "predecessor_refused",
+        "invalid_weight",
+    ];
+    assert_eq!(texts, expected, "{answer}");
+    assert_eq!(node.stored().await.1, 4, "nothing is half-added");
+    for number in [1, 2, 3] {
+        assert_eq!(run_next(&node, true).await, id(number));
+    }
+    let view = ended(&node, id(3)).await;
+    assert_eq!(view["state"], "succeeded");
+    assert_eq!(view["after"][0]["end"], TaskEnd::Succeeded.name());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_12_rules_decide_what_the_end_of_a_run_means() {
+    let node = TestNode::start().await;
+    let (first, ok) = (task_after(1, &[], TriggerOn::Success), &[id(1)]);
+    let tasks = vec![
+        task_after(2, ok, TriggerOn::Success),
+        task_after(3, ok, TriggerOn::Failure),
+        task_after(4, ok, TriggerOn::Always),
+        first,
+    ];
+    let answers = submit(&node, tasks).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(run_next(&node, false).await, id(1));
+    assert_eq!(ended(&node, id(2)).await["state"], "cancelled");
+    let mut ran = vec![run_next(&node, true).await, run_next(&node, true).await];
+    ran.sort_unstable();
+    assert_eq!(ran, [id(3), id(4)]);
+    assert_eq!(ended(&node, id(1)).await["state"], "failed");
+}

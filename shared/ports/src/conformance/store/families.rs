@@ -1,0 +1,337 @@
+//! Tasks that wait for others, and the edges between them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use dueline_domain::{
+    Effect, Event, Family, NewTask, Policy, Predecessor, Reason, Release, RunningCancel, State,
+    StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TriggerOn,
+};
+
+use super::kit::{StoreKit, at, ids, job_name, secs, success};
+use crate::{Edge, EdgeQuery, Rng as _, Store, StoreError};
+
+fn address(job: &str, number: u8) -> TaskAddress {
+    TaskAddress {
+        job: job_name(job),
+        id: TaskId::from_bytes([number; 16]),
+    }
+}
+
+/// A submit of `mail` that waits for tasks of other jobs with these numbers.
+fn waiting_for(kit: &StoreKit, numbers: &[u8], trigger_on: TriggerOn) -> NewTask {
+    let after = numbers.iter().map(|number| address("import", *number));
+    kit.task_with(TaskOptions {
+        name: Some("waits".into()),
+        family: Some(Box::new(Family {
+            after: after.map(Predecessor::open).collect(),
+            trigger_on,
+            has_followers: false,
+        })),
+        ..TaskOptions::default()
+    })
+}
+
+fn release(kit: &StoreKit, number: u8, end: TaskEnd) -> Event {
+    Event::Release(Release {
+        from: address("import", number),
+        end,
+        token: Some(kit.rng.token()),
+    })
+}
+
+pub async fn f_095_a_task_waits_until_each_of_its_predecessors_has_ended(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let submit = waiting_for(&kit, &[1, 2, 3], TriggerOn::Success);
+    let task = kit.create(0, submit).await;
+    let check_at = at(60_000);
+    assert_eq!(task.state, State::Waiting { check_at });
+    assert!(kit.ready("mail").await.is_empty());
+    let task = kit
+        .apply(1, &task, release(&kit, 2, TaskEnd::Succeeded))
+        .await;
+    let again = kit
+        .refused(2, &task, release(&kit, 2, TaskEnd::Failed))
+        .await;
+    assert_eq!(again, Reason::NotWaiting);
+    let task = kit
+        .apply(3, &task, release(&kit, 3, TaskEnd::Succeeded))
+        .await;
+    assert_eq!(task.state, State::Waiting { check_at });
+    let task = kit
+        .apply(4, &task, release(&kit, 1, TaskEnd::Succeeded))
+        .await;
+    assert_eq!(task.kind(), StateKind::Enqueued);
+    assert_eq!(kit.ready("mail").await, [task.id]);
+    let task = kit.run(5, &task, "w").await;
+    let task = kit.finish(6, &task, success("done")).await;
+    assert_eq!(task.owed, None, "no task waits for it");
+    assert_eq!(kit.due(90_000_000).await.tasks, []);
+}
+
+pub async fn a_12_a_failed_predecessor_cancels_a_task_with_a_reason(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let task = kit
+        .create(0, waiting_for(&kit, &[1, 2], TriggerOn::Success))
+        .await;
+    let task = kit.apply(1, &task, release(&kit, 2, TaskEnd::Failed)).await;
+    assert_eq!(task.kind(), StateKind::Cancelled);
+    let why = format!("predecessor {} failed", address("import", 2));
+    assert_eq!(task.error.as_deref(), Some(&*why));
+    let late = kit
+        .refused(2, &task, release(&kit, 1, TaskEnd::Succeeded))
+        .await;
+    assert_eq!(late, Reason::NotWaiting);
+    let always = kit
+        .create(0, waiting_for(&kit, &[1, 2], TriggerOn::Always))
+        .await;
+    let always = kit
+        .apply(1, &always, release(&kit, 2, TaskEnd::Failed))
+        .await;
+    let always = kit
+        .apply(1, &always, release(&kit, 1, TaskEnd::Cancelled))
+        .await;
+    assert_eq!(always.kind(), StateKind::Enqueued);
+}
+
+pub async fn f_095_a_followed_task_owes_its_end_in_whatever_state_it_was_followed(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(1)),
+        ..Policy::default()
+    })
+    .await;
+    let waiting = kit
+        .create(0, waiting_for(&kit, &[1], TriggerOn::Success))
+        .await;
+    let new = kit.create(0, kit.task_due(9_000)).await;
+    let named = kit.create(
+        0,
+        kit.task_with(TaskOptions {
+            tags: vec!["blue".into()],
+            ..TaskOptions::default()
+        }),
+    );
+    let enqueued = named.await;
+    let claimed = kit.create(0, kit.new_task()).await;
+    let claimed = kit.claim(0, &claimed, "w").await;
+    let running = kit.create(0, kit.new_task()).await;
+    let running = kit.run(0, &running, "w").await;
+    let mut ended = Vec::new();
+    for task in [waiting, new, enqueued, claimed, running] {
+        let followed = kit.apply(10, &task, Event::Follow).await;
+        assert_eq!(followed.state, task.state, "only the mark is new");
+        assert!(followed.has_followers());
+        let cancel = Event::Cancel {
+            running: RunningCancel::Request,
+            reason: None,
+        };
+        let mut task = kit.apply(20, &followed, cancel).await;
+        if task.kind().is_owned() {
+            let stopped = kit.finish_event(&task, dueline_domain::Outcome::Cancelled);
+            let stopped = match stopped {
+                Event::Finish {
+                    token,
+                    outcome,
+                    jitter,
+                    ..
+                } => Event::Finish {
+                    token,
+                    started_at: Some(at(15)),
+                    outcome,
+                    jitter,
+                },
+                other => other,
+            };
+            task = kit.apply(30, &task, stopped).await;
+        }
+        assert_eq!(task.kind(), StateKind::Cancelled);
+        let owed = task.owed.as_ref().map(|owed| owed.effects.clone());
+        assert_eq!(owed, Some(vec![Effect::Release]));
+        let refused = kit.refused(40, &task, Event::Follow).await;
+        assert_eq!(refused, Reason::Finished);
+        ended.push(task);
+    }
+    let owed: BTreeSet<_> = kit.due(50).await.owed.iter().map(|due| due.id).collect();
+    assert_eq!(owed, ids(&ended).into_iter().collect());
+    assert_eq!(
+        kit.prune(90_000, 100).await,
+        0,
+        "they are kept until their followers know"
+    );
+    for task in &ended {
+        let settle = Event::Settle(dueline_domain::Settle {
+            seen: task.write,
+            effect: Effect::Release,
+            failed: None,
+        });
+        kit.apply(60, task, settle).await;
+    }
+    assert_eq!(kit.prune(90_000, 100).await, ended.len());
+}
+
+pub async fn f_095_waiting_tasks_are_checked_and_hide_no_other(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut waiting = Vec::new();
+    for number in 0..4 {
+        waiting.push(
+            kit.create(number, waiting_for(&kit, &[1], TriggerOn::Success))
+                .await,
+        );
+    }
+    assert_eq!(kit.due(59_999).await.tasks, []);
+    let next = kit.due(59_999).await.next_at;
+    assert!(next.is_some_and(|next| next <= at(60_000)), "{next:?}");
+    let due = kit.create(5, kit.task_due(100_000)).await;
+    let page = kit.due_by(100_000, 2, &[]).await;
+    let first = page.tasks.first().map(|due| (due.id, due.kind));
+    assert_eq!(first, Some((due.id, StateKind::New)));
+    assert!(page.more);
+    let checked = kit.trigger(60_000, &waiting[0]).await;
+    assert_eq!(checked.trigger_at(), Some(at(120_000)));
+    let page = kit.due(100_000).await;
+    let ids_due: Vec<_> = page.tasks.iter().map(|due| due.id).collect();
+    let expected = [vec![due.id], ids(&waiting[1..])].concat();
+    assert_eq!(ids_due, expected);
+    // A user may cancel a task that waits, or change it.
+    let cancel = Event::Cancel {
+        running: RunningCancel::Refuse,
+        reason: Some("not needed".into()),
+    };
+    let cancelled = kit.apply(100_000, &waiting[1], cancel).await;
+    assert_eq!(cancelled.kind(), StateKind::Cancelled);
+}
+
+pub async fn f_002_a_repeated_submit_that_waits_is_one_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let submit = waiting_for(&kit, &[1, 2], TriggerOn::Success);
+    let task = kit.create(0, submit.clone()).await;
+    kit.apply(1, &task, release(&kit, 1, TaskEnd::Succeeded))
+        .await;
+    let again = kit
+        .try_create(2, submit.clone())
+        .await
+        .expect("the same submit");
+    assert!(again.existed);
+    let mut other = submit;
+    other.options = waiting_for(&kit, &[1, 3], TriggerOn::Success).options;
+    match kit.try_create(3, other).await {
+        Err(StoreError::Exists(id)) => assert_eq!(id, task.id),
+        result => panic!("another submit under the same id: {result:?}"),
+    }
+}
+
+fn query(from: &Task, after: Option<TaskAddress>, limit: usize) -> EdgeQuery {
+    EdgeQuery {
+        from: from.address(),
+        after,
+        limit,
+    }
+}
+
+pub async fn f_095_followers_are_read_page_by_page_and_each_once(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let one = kit.create(0, kit.new_task()).await;
+    let two = kit.create(0, kit.new_task()).await;
+    let none = kit
+        .store
+        .edges(query(&one, None, 10))
+        .await
+        .expect("a page");
+    assert_eq!((none.followers, none.more), (vec![], false));
+    let mut expected: Vec<_> = (0..70).map(|n| address("import", n)).collect();
+    expected.extend((0..30).map(|n| address("import-more", n)));
+    let edge = |to: &TaskAddress| Edge {
+        from: one.address(),
+        to: to.clone(),
+    };
+    let mut edges: Vec<Edge> = expected.iter().rev().map(edge).collect();
+    edges.push(Edge {
+        from: two.address(),
+        to: one.address(),
+    });
+    // The same edge may be stored again, also within one call.
+    edges.push(edges[0].clone());
+    for _ in 0..2 {
+        kit.store.put_edges(edges.clone()).await.expect("edges");
+    }
+    for limit in [1, 7, 100, 1_000] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = kit.store.edges(query(&one, after, limit)).await;
+            let page = page.expect("a page");
+            assert!(page.followers.len() <= limit);
+            after = page.followers.last().cloned();
+            found.extend(page.followers);
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "pages of {limit}");
+    }
+    let page = kit.store.edges(query(&two, None, 9)).await.expect("a page");
+    assert_eq!((page.followers, page.more), (vec![one.address()], false));
+    let listed = kit
+        .list_by(&crate::ListQuery::of(job_name("mail")), 10)
+        .await;
+    assert_eq!(ids(&listed), [two.id, one.id], "edges are no tasks");
+}
+
+pub async fn f_098_edges_from_an_unknown_job_are_refused(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let task = kit.create(0, kit.new_task()).await;
+    let edge = |job| Edge {
+        from: TaskAddress {
+            job: job_name(job),
+            id: task.id,
+        },
+        to: address("import", 1),
+    };
+    let refused = kit
+        .store
+        .put_edges(vec![edge("mail"), edge("nowhere")])
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::NotFound { .. })),
+        "{refused:?}"
+    );
+    let page = kit
+        .store
+        .edges(query(&task, None, 9))
+        .await
+        .expect("a page");
+    assert_eq!(page.followers, [], "nothing is left half-added");
+}
+
+pub async fn edges_are_deleted_some_time_after_their_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(2)),
+        ..Policy::default()
+    })
+    .await;
+    let kept = kit.create(0, kit.new_task()).await;
+    let task = kit.succeeded(0).await;
+    let edge = |from: &Task| Edge {
+        from: from.address(),
+        to: address("import", 1),
+    };
+    let edges = vec![edge(&kept), edge(&task)];
+    kit.store.put_edges(edges).await.expect("edges");
+    assert_eq!(kit.prune(10_000, 100).await, 1);
+    // A store may delete the edges with its next round.
+    kit.prune(20_000, 100).await;
+    let page = kit
+        .store
+        .edges(query(&task, None, 9))
+        .await
+        .expect("a page");
+    assert_eq!(page.followers, []);
+    let page = kit
+        .store
+        .edges(query(&kept, None, 9))
+        .await
+        .expect("a page");
+    assert_eq!(page.followers.len(), 1);
+}

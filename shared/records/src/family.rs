@@ -1,0 +1,103 @@
+//! What connects a task with other tasks, as text.
+
+use dueline_domain::{Family, JobName, Predecessor, TaskAddress, TaskEnd, TaskId, TriggerOn};
+use serde::{Deserialize, Serialize};
+
+use crate::{RecordError, bad};
+
+/// The field names are short for the same reason as those of a past run.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct FamilyRecord {
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    after: Vec<PredecessorRecord>,
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    trigger_on: Option<String>,
+    #[serde(rename = "f", default, skip_serializing_if = "std::ops::Not::not")]
+    has_followers: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PredecessorRecord {
+    #[serde(rename = "j")]
+    job: String,
+    #[serde(rename = "i")]
+    id: String,
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    end: Option<String>,
+}
+
+impl FamilyRecord {
+    pub(crate) fn of(family: &Family) -> Self {
+        let rule = family.trigger_on;
+        Self {
+            after: family.after.iter().map(PredecessorRecord::of).collect(),
+            trigger_on: (rule != TriggerOn::default()).then(|| rule.name().to_owned()),
+            has_followers: family.has_followers,
+        }
+    }
+
+    pub(crate) fn family(self) -> Result<Family, RecordError> {
+        let rule = self.trigger_on.map(|name| {
+            TriggerOn::from_name(&name).ok_or_else(|| bad(format!("unknown rule '{name}'")))
+        });
+        let after = self.after.into_iter().map(PredecessorRecord::predecessor);
+        Ok(Family {
+            after: after.collect::<Result<_, _>>()?,
+            trigger_on: rule.transpose()?.unwrap_or_default(),
+            has_followers: self.has_followers,
+        })
+    }
+}
+
+impl PredecessorRecord {
+    fn of(predecessor: &Predecessor) -> Self {
+        Self {
+            job: predecessor.task.job.to_string(),
+            id: predecessor.task.id.to_string(),
+            end: predecessor.end.map(|end| end.name().to_owned()),
+        }
+    }
+
+    fn predecessor(self) -> Result<Predecessor, RecordError> {
+        let end = self.end.map(|name| {
+            TaskEnd::from_name(&name).ok_or_else(|| bad(format!("unknown end '{name}'")))
+        });
+        Ok(Predecessor {
+            task: TaskAddress {
+                job: JobName::parse(&self.job).map_err(bad)?,
+                id: TaskId::parse(&self.id).map_err(bad)?,
+            },
+            end: end.transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn f_099_a_family_is_read_as_it_was_written() {
+        let task = |number| TaskAddress {
+            job: JobName::parse("mail").unwrap(),
+            id: TaskId::from_bytes([number; 16]),
+        };
+        let ended = |end| Predecessor {
+            task: task(2),
+            end: Some(end),
+        };
+        for trigger_on in TriggerOn::ALL {
+            let ends = TaskEnd::ALL.into_iter().map(ended);
+            let family = Family {
+                after: ends.chain([Predecessor::open(task(1))]).collect(),
+                trigger_on,
+                has_followers: trigger_on == TriggerOn::Always,
+            };
+            let json = serde_json::to_string(&FamilyRecord::of(&family)).unwrap();
+            let record: FamilyRecord = serde_json::from_str(&json).unwrap();
+            assert_eq!(record.family().unwrap(), family);
+        }
+        let empty = serde_json::to_string(&FamilyRecord::of(&Family::default())).unwrap();
+        assert_eq!(empty, "{}");
+    }
+}
