@@ -4,6 +4,7 @@ mod durable;
 mod owners;
 mod python;
 mod recovery;
+mod recurring;
 mod refusals;
 mod restart;
 mod roles;

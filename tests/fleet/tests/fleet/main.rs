@@ -9,6 +9,7 @@ mod frontend;
 mod isolation;
 mod latency;
 mod queues;
+mod schedules;
 mod start;
 mod traces;
 
