@@ -100,8 +100,14 @@ async fn g_05_a_poll_reads_only_schedules_that_are_due() {
     let (due, idle) = poll(500).await;
     assert_eq!(due, 0);
     // Half a unit for each shard, and one for the definitions of the jobs, which every poll may read again.
-    assert!(idle <= 8.0 * 0.5 + 1.0, "{idle} read units while nothing is due");
+    assert!(
+        idle <= 8.0 * 0.5 + 1.0,
+        "{idle} read units while nothing is due"
+    );
     let (due, some) = poll(3_000).await;
     assert_eq!(due, 3);
-    assert!(some <= 8.0 * 0.5 + 1.0 + 3.0, "{some} read units for three schedules");
+    assert!(
+        some <= 8.0 * 0.5 + 1.0 + 3.0,
+        "{some} read units for three schedules"
+    );
 }

@@ -21,7 +21,9 @@ use super::{
 use crate::exit::CliError;
 
 /// A registry with a handler that calls `on_start` with the number in the payload.
-fn calling(on_start: impl Fn(u64) + Send + Sync + 'static) -> Result<Registry, CliError> {
+pub(super) fn calling(
+    on_start: impl Fn(u64) + Send + Sync + 'static,
+) -> Result<Registry, CliError> {
     let on_start = Arc::new(on_start);
     let handler = handler_fn(move |task: RunningTask| {
         on_start(number_of(task.input()));

@@ -7,6 +7,7 @@ mod priority;
 mod recovery;
 mod report;
 mod retry;
+mod schedules;
 mod target;
 
 use std::{path::PathBuf, time::Duration};
@@ -83,6 +84,8 @@ enum BenchScenario {
     Latency,
     /// Time from due time to start, tasks due in two seconds
     Schedule,
+    /// Time from firing to start, of many schedules that all fire at the same time
+    Schedules,
     /// Time from due time to start for tasks of high priority beside a flood of low ones of 20 ms
     Priority,
     /// The same with scheduled tasks; the flood is due all at once
@@ -120,6 +123,7 @@ impl Bench {
             BenchScenario::Growth => drain::growth(&self, &target).await,
             BenchScenario::Latency => latency::latency(&self, &target).await,
             BenchScenario::Schedule => latency::schedule(&self, &target).await,
+            BenchScenario::Schedules => schedules::schedules(&self, &target).await,
             BenchScenario::Priority => priority::priority(&self, &target, false).await,
             BenchScenario::PriorityScheduled => priority::priority(&self, &target, true).await,
             BenchScenario::Retry => retry::retry(&self, &target).await,
