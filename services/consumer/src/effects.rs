@@ -12,7 +12,7 @@ use std::{
 };
 
 use dueline_api::v1::TaskView;
-use dueline_domain::{Effect, Event, Job, JobName, Owed, Settle, Task};
+use dueline_domain::{EdgeKind, Effect, Event, Job, JobName, Owed, Settle, Task};
 use dueline_ports::{Command, DueTask, SinkFailure, SinkRecord, StoreError};
 use dueline_runtime::Shutdown;
 use futures_util::{StreamExt as _, stream, stream::FuturesUnordered};
@@ -181,7 +181,7 @@ async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
                 match result {
                     Ok(_) => match is_done {
                         Some(Effect::Deliver) => done += 1,
-                        Some(Effect::Release) => told += 1,
+                        Some(_) => told += 1,
                         None => {}
                     },
                     // Another consumer was faster, or the task was redriven.
@@ -219,9 +219,16 @@ async fn deliver(
         return Ok(Vec::new());
     };
     let mut owing = read_owing(deps, due).await?;
-    let releasing = owing.extract_if(.., |task| owes(task, Effect::Release));
-    let releasing: Vec<_> = releasing.collect();
-    let mut commands = release(deps, &releasing, error).await;
+    let in_family = owing.extract_if(.., |task| first_effect(task) != Some(Effect::Deliver));
+    let in_family: Vec<_> = in_family.collect();
+    let mut commands = Vec::new();
+    for task in in_family {
+        match tell_family(deps, task).await {
+            Ok(settled) => commands.extend(settled),
+            // It is owed as before, and tried again with the next scan.
+            Err(failed) => *error = Some(failed.to_string()),
+        }
+    }
     if owing.is_empty() {
         return Ok(commands);
     }
@@ -276,17 +283,51 @@ async fn deliver(
     Ok(commands)
 }
 
-/// Tells the tasks that wait for finished ones, and returns what settles that.
-async fn release(deps: &Deps, tasks: &[Task], error: &mut Option<String>) -> Vec<Command> {
-    let mut commands = Vec::new();
-    for task in tasks {
-        match deps.families().tell_all(task).await {
-            Ok(()) => commands.push(settle(deps, task, Effect::Release, None)),
-            // It is owed as before, and tried again with the next scan.
-            Err(failed) => *error = Some(failed.to_string()),
+/// Does the first effect that a finished task owes to its family, and returns what settles it.
+async fn tell_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreError> {
+    let families = deps.families();
+    let effect = first_effect(&task);
+    let task = match effect {
+        None | Some(Effect::Deliver) => return Ok(None),
+        Some(Effect::Children) => {
+            families.tell_all(EdgeKind::Child, &task).await?;
+            // All of them may have ended before this run did.
+            families.close(&task.address()).await?.0
         }
-    }
-    commands
+        Some(Effect::Release) => {
+            families.tell_all(EdgeKind::Follower, &task).await?;
+            Some(task)
+        }
+        Some(Effect::Leave) => {
+            families.leave(&task).await?;
+            Some(task)
+        }
+        Some(Effect::Close) => {
+            let (task, closed) = families.close(&task.address()).await?;
+            if closed {
+                let task = task.as_ref().map(|task| task.address().to_string());
+                tracing::warn!(
+                    task,
+                    "a family was open although all of its children had ended"
+                );
+                metrics::counter!("dueline_family_repairs_total").increment(1);
+                return Ok(None);
+            }
+            task
+        }
+    };
+    let (Some(task), Some(effect)) = (task, effect) else {
+        return Ok(None);
+    };
+    // A family that is still open is checked again later.
+    let failed = (effect == Effect::Close).then(|| SinkFailure::new("children are open"));
+    Ok(owes(&task, effect).then(|| settle(deps, &task, effect, failed)))
+}
+
+/// What a task has to cause next.
+fn first_effect(task: &Task) -> Option<Effect> {
+    let owed = task.owed.as_ref();
+    owed.and_then(|owed| owed.effects.first().copied())
 }
 
 fn owes(task: &Task, effect: Effect) -> bool {

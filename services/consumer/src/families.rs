@@ -86,7 +86,7 @@ async fn check(deps: &Deps, due: &DueTask) -> Result<(), StoreError> {
     let open = task.family().into_iter().flat_map(|family| family.open());
     let follower = Follower {
         task: task.address(),
-        open: open.cloned().collect(),
+        open: open.map(|(kind, from)| (kind, from.clone())).collect(),
     };
     let Linked { moved, marked } = deps.families().check(follower).await?;
     let repairs = moved.len() + marked;

@@ -3,8 +3,8 @@
 mod kit;
 
 use dueline_domain::{
-    Event, Family, NewTask, Outcome, Predecessor, Quota, RunningCancel, Sink, StateKind, Task,
-    TaskEnd, TaskOptions, TriggerOn,
+    EdgeKind, Event, Family, NewTask, Outcome, Predecessor, Quota, RunningCancel, Sink, StateKind,
+    Task, TaskEnd, TaskOptions, TriggerOn,
 };
 use dueline_ports::{Clock as _, Edge, FamilyStore as _};
 use dueline_runtime::{Families, Follower, Linked, Performer};
@@ -19,7 +19,7 @@ fn waiting_for(kit: &Kit, job: &str, after: &[&Task], trigger_on: TriggerOn) -> 
         family: Some(Box::new(Family {
             after: after.iter().map(open).collect(),
             trigger_on,
-            has_followers: false,
+            ..Family::default()
         })),
         ..TaskOptions::default()
     }));
@@ -38,7 +38,8 @@ async fn link(kit: &Kit, task: &Task) -> Linked {
             ended: &kit.ended,
         },
     };
-    let open = task.family().unwrap().open().cloned().collect();
+    let open = task.family().unwrap().open();
+    let open = open.map(|(kind, from)| (kind, from.clone())).collect();
     let task = task.address();
     families.link(&[Follower { task, open }]).await.unwrap()
 }
@@ -229,10 +230,11 @@ async fn f_095_ten_thousand_followers_are_each_told_once() {
     let tasks = kit.store_all_as_enqueued(new.collect()).await;
     let edges = tasks.iter().map(|task| Edge {
         from: first.address(),
+        kind: EdgeKind::Follower,
         to: task.address(),
     });
     kit.store.put_edges(edges.collect()).await.unwrap();
-    kit.apply(&first, Event::Follow).await;
+    kit.apply(&first, Event::Follow(EdgeKind::Follower)).await;
     let row = kit.get(&first).await;
     assert_eq!(row.family().unwrap().after, [], "it does not grow");
     end(&kit, &first, success()).await;

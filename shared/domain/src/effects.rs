@@ -22,21 +22,37 @@ pub struct Effects {
 /// A durable effect of a transition: stored with it, and done at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// The tasks that wait for the finished task are told how it ended.
+    /// The children of the finished task are told that its own run is over.
+    Children,
+    /// The followers of the finished task are told how it and its children ended.
     Release,
+    /// The parent of the finished task is told that it and its children have ended.
+    Leave,
     /// The record of the finished task is delivered to the sink of its job.
     Deliver,
+    /// The family of the finished task is closed when all of its children have ended. It is owed until then, so that the
+    /// task is kept.
+    Close,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Self; 2] = [Self::Release, Self::Deliver];
+    pub const ALL: [Self; 5] = [
+        Self::Children,
+        Self::Release,
+        Self::Leave,
+        Self::Deliver,
+        Self::Close,
+    ];
 
     /// The name on the wire and in stores.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Children => "children",
             Self::Release => "release",
+            Self::Leave => "leave",
             Self::Deliver => "deliver",
+            Self::Close => "close",
         }
     }
 

@@ -34,20 +34,23 @@ pub enum TaskEnd {
     Dropped,
     /// It was deleted before the task that waits for it was known to it.
     Deleted,
+    /// A run succeeded, but not all of its children did, and it asks for that.
+    ChildrenFailed,
 }
 
 impl TaskEnd {
     /// All ends.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Succeeded,
         Self::Failed,
         Self::Cancelled,
         Self::Trashed,
         Self::Dropped,
         Self::Deleted,
+        Self::ChildrenFailed,
     ];
 
-    /// The end of a task in a final state.
+    /// The end of a task in a final state, whatever becomes of its children.
     pub const fn of(kind: StateKind) -> Option<Self> {
         match kind {
             StateKind::Succeeded => Some(Self::Succeeded),
@@ -68,6 +71,7 @@ impl TaskEnd {
             Self::Trashed => "trashed",
             Self::Dropped => "dropped",
             Self::Deleted => "deleted",
+            Self::ChildrenFailed => "children_failed",
         }
     }
 
@@ -85,6 +89,7 @@ impl TaskEnd {
             Self::Trashed => "was trashed",
             Self::Dropped => "was dropped",
             Self::Deleted => "was deleted",
+            Self::ChildrenFailed => "succeeded, but not all of its children did",
         }
     }
 }
@@ -130,6 +135,56 @@ impl TriggerOn {
     }
 }
 
+/// Why one task waits for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeKind {
+    /// It is a follower: it waits for the end of a task and of all that task's children.
+    Follower,
+    /// It is a child: it waits for the end of its parent's own run.
+    Child,
+}
+
+/// What is known of the children of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Children {
+    /// It never had one.
+    #[default]
+    None,
+    /// It has children, of which some may not have ended.
+    Open,
+    /// Its own run is over, and none of its children seemed to be open at some time after this was stored.
+    Closing,
+    /// All of its children have ended. Later ones do not count.
+    Closed,
+}
+
+impl Children {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::Open, Self::Closing, Self::Closed];
+
+    /// The name on the wire and in stores.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Open => "open",
+            Self::Closing => "closing",
+            Self::Closed => "closed",
+        }
+    }
+
+    /// The value of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|children| children.name() == name)
+    }
+
+    /// Whether some of the children may not have ended.
+    pub const fn are_open(self) -> bool {
+        matches!(self, Self::Open | Self::Closing)
+    }
+}
+
 /// A task that another one waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
@@ -149,6 +204,8 @@ impl Predecessor {
 /// What connects a task with other tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
+    /// The parent. It has an end once its own run is over and this task has been told.
+    pub parent: Option<Predecessor>,
     /// The tasks that this one waits for. Those without an end are the set of what it still waits for.
     pub after: Vec<Predecessor>,
     /// Which of their ends let it go on.
@@ -156,6 +213,16 @@ pub struct Family {
     /// Whether other tasks may wait for this one, so that its end has to be told to them. Set by the first of them,
     /// while this task has not ended.
     pub has_followers: bool,
+    /// What is known of the children.
+    pub children: Children,
+    /// How many of the children did not succeed; known once they are closed.
+    pub children_failed: u32,
+    /// Whether a child that does not succeed makes the family one that has not succeeded, for the followers.
+    pub fail_on_child: bool,
+    /// How many parents are above the task.
+    pub depth: u32,
+    /// How many children have not ended. Not stored: whoever shows the task counts them.
+    pub open_children: Option<u32>,
 }
 
 impl Family {
@@ -164,10 +231,21 @@ impl Family {
     /// Longest time between two checks of a task that waits.
     pub const CHECK_MAX: Duration = Duration::from_secs(900);
 
-    /// The predecessors that are not known to have ended.
-    pub fn open(&self) -> impl Iterator<Item = &TaskAddress> {
-        let open = self.after.iter().filter(|one| one.end.is_none());
-        open.map(|one| &one.task)
+    /// What the task waits for and does not know to have ended: first its parent, then its predecessors.
+    pub fn open(&self) -> impl Iterator<Item = (EdgeKind, &TaskAddress)> {
+        let parent = self.parent.iter().map(|one| (EdgeKind::Child, one));
+        let after = self.after.iter().map(|one| (EdgeKind::Follower, one));
+        let all = parent.chain(after);
+        let open = all.filter(|(_, one)| one.end.is_none());
+        open.map(|(kind, one)| (kind, &one.task))
+    }
+
+    /// What the task waits for, of one kind.
+    pub(crate) fn waits_for(&mut self, kind: EdgeKind) -> &mut [Predecessor] {
+        match kind {
+            EdgeKind::Follower => &mut self.after,
+            EdgeKind::Child => self.parent.as_mut_slice(),
+        }
     }
 
     /// Whether the task still waits for another one.
@@ -175,23 +253,36 @@ impl Family {
         self.open().next().is_some()
     }
 
-    /// Why a predecessor that ended like this does not let the task go on; `None` if it does.
-    pub fn refusal(&self, task: &TaskAddress, end: TaskEnd) -> Option<String> {
-        let words = end.words();
-        (!self.trigger_on.accepts(end)).then(|| format!("predecessor {task} {words}"))
+    /// Why a task that ended like this does not let the one that waits for it go on; `None` if it does. A parent must
+    /// succeed, whatever the rule for predecessors.
+    pub fn refusal(&self, kind: EdgeKind, task: &TaskAddress, end: TaskEnd) -> Option<String> {
+        let (rule, word) = match kind {
+            EdgeKind::Follower => (self.trigger_on, "predecessor"),
+            EdgeKind::Child => (TriggerOn::Success, "parent"),
+        };
+        (!rule.accepts(end)).then(|| format!("{word} {task} {}", end.words()))
     }
 
     /// Whether two submits ask for the same.
     pub(crate) fn matches_submit(&self, submit: &Self) -> bool {
         // Destructured without `..`, so that a new field does not compile before it is compared or listed here.
         let Self {
+            parent,
             after,
             trigger_on,
+            fail_on_child,
             // The predecessors and followers of the stored task have moved on since.
             has_followers: _,
+            children: _,
+            children_failed: _,
+            depth: _,
+            open_children: _,
         } = submit;
+        let parent_of = |parent: &Option<Predecessor>| parent.as_ref().map(|one| one.task.clone());
         let same = |(one, other): (&Predecessor, &Predecessor)| one.task == other.task;
         self.trigger_on == *trigger_on
+            && self.fail_on_child == *fail_on_child
+            && parent_of(&self.parent) == parent_of(parent)
             && self.after.len() == after.len()
             && self.after.iter().zip(after).all(same)
     }
@@ -226,6 +317,30 @@ impl Task {
     /// What connects it with other tasks; `None` if nothing does.
     pub fn family(&self) -> Option<&Family> {
         self.options.as_ref()?.family.as_deref()
+    }
+
+    /// What is known of its children.
+    pub fn children(&self) -> Children {
+        self.family()
+            .map_or(Children::None, |family| family.children)
+    }
+
+    /// Whether the task has succeeded and some of its children may not have ended.
+    pub fn is_open_family(&self) -> bool {
+        self.kind() == StateKind::Succeeded && self.children().are_open()
+    }
+
+    /// How the task and all its children have ended, as its followers see it; `None` as long as one of them has not.
+    pub fn family_end(&self) -> Option<TaskEnd> {
+        let end = TaskEnd::of(self.kind())?;
+        let failed = |family: &Family| family.fail_on_child && family.children_failed > 0;
+        match end {
+            TaskEnd::Succeeded if self.children().are_open() => None,
+            TaskEnd::Succeeded if self.family().is_some_and(failed) => {
+                Some(TaskEnd::ChildrenFailed)
+            }
+            end => Some(end),
+        }
     }
 
     /// Whether other tasks may wait for this one.

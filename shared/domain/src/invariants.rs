@@ -1,6 +1,6 @@
 //! The invariants of a task and of its transitions. Tests, the simulation and the crash tests check them.
 
-use crate::{Family, StateKind, Task};
+use crate::{Effect, Family, Owed, StateKind, Task};
 
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +57,11 @@ pub fn check_task(task: &Task) -> Result<(), Violation> {
             detail,
         );
     }
+    let closes = |owed: &Owed| owed.effects.contains(&Effect::Close);
+    if task.is_open_family() != task.owed.as_deref().is_some_and(closes) {
+        let detail = kind.name();
+        return broken("TL-13 a family that is not closed owes that", detail);
+    }
     let runs = task.history.as_ref().map_or(&[][..], |past| &past.runs);
     let attempts = runs.iter().map(|run| run.attempt);
     if !attempts.is_sorted_by(|one, next| one < next) {
@@ -66,9 +71,15 @@ pub fn check_task(task: &Task) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether a finished task has changed only in what it owes.
+/// Whether a finished task has changed only in what it owes and in its family.
 fn settles(before: &Task, after: &Task) -> bool {
+    let mut options = after.options.clone();
+    if let Some(options) = &mut options {
+        let before = before.options.as_ref();
+        options.family = before.and_then(|options| options.family.clone());
+    }
     let unchanged = Task {
+        options,
         changed_at: before.changed_at,
         write: before.write,
         owed: before.owed.clone(),

@@ -13,6 +13,10 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// Most predecessors of a task.
     pub after_max: usize,
+    /// Most children of a task.
+    pub children_max: usize,
+    /// Most parents above a task.
+    pub depth_max: u32,
     /// Most tasks of one batch that wait for each other in a row.
     pub batch_depth_max: usize,
     /// Most tags on a task.
@@ -31,7 +35,9 @@ pub const fn limits() -> Limits {
         history_len_max: 32,
         batch_len_max: 10_000,
         after_max: 32,
-        batch_depth_max: 100,
+        children_max: 10_000,
+        depth_max: 100,
+        batch_depth_max: 101,
         tags_max: 16,
         text_bytes_max: 256,
         details_bytes_max: 16 * 1024,

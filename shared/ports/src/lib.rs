@@ -17,7 +17,7 @@ mod task_ids;
 
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
-pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore};
+pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 pub use schedules::{
     DueSchedulesPage, DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore,

@@ -1,9 +1,11 @@
 //! What connects a task with other tasks, as text.
 
-use dueline_domain::{Family, JobName, Predecessor, TaskAddress, TaskEnd, TaskId, TriggerOn};
+use dueline_domain::{
+    Children, Family, JobName, Predecessor, TaskAddress, TaskEnd, TaskId, TriggerOn,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{RecordError, bad};
+use crate::{RecordError, bad, is_zero};
 
 /// The field names are short for the same reason as those of a past run.
 #[derive(Serialize, Deserialize)]
@@ -14,6 +16,16 @@ pub(crate) struct FamilyRecord {
     trigger_on: Option<String>,
     #[serde(rename = "f", default, skip_serializing_if = "std::ops::Not::not")]
     has_followers: bool,
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    parent: Option<PredecessorRecord>,
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    children: Option<String>,
+    #[serde(rename = "cf", default, skip_serializing_if = "is_zero")]
+    children_failed: u32,
+    #[serde(rename = "fc", default, skip_serializing_if = "std::ops::Not::not")]
+    fail_on_child: bool,
+    #[serde(rename = "d", default, skip_serializing_if = "is_zero")]
+    depth: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -33,6 +45,12 @@ impl FamilyRecord {
             after: family.after.iter().map(PredecessorRecord::of).collect(),
             trigger_on: (rule != TriggerOn::default()).then(|| rule.name().to_owned()),
             has_followers: family.has_followers,
+            parent: family.parent.as_ref().map(PredecessorRecord::of),
+            children: (family.children != Children::None)
+                .then(|| family.children.name().to_owned()),
+            children_failed: family.children_failed,
+            fail_on_child: family.fail_on_child,
+            depth: family.depth,
         }
     }
 
@@ -40,11 +58,23 @@ impl FamilyRecord {
         let rule = self.trigger_on.map(|name| {
             TriggerOn::from_name(&name).ok_or_else(|| bad(format!("unknown rule '{name}'")))
         });
+        let children = self.children.map(|name| {
+            Children::from_name(&name).ok_or_else(|| bad(format!("unknown children '{name}'")))
+        });
         let after = self.after.into_iter().map(PredecessorRecord::predecessor);
         Ok(Family {
             after: after.collect::<Result<_, _>>()?,
             trigger_on: rule.transpose()?.unwrap_or_default(),
             has_followers: self.has_followers,
+            parent: self
+                .parent
+                .map(PredecessorRecord::predecessor)
+                .transpose()?,
+            children: children.transpose()?.unwrap_or_default(),
+            children_failed: self.children_failed,
+            fail_on_child: self.fail_on_child,
+            depth: self.depth,
+            open_children: None,
         })
     }
 }
@@ -86,12 +116,19 @@ mod tests {
             task: task(2),
             end: Some(end),
         };
-        for trigger_on in TriggerOn::ALL {
+        for (number, children) in Children::ALL.into_iter().enumerate() {
+            let trigger_on = TriggerOn::ALL[number.min(2)];
             let ends = TaskEnd::ALL.into_iter().map(ended);
             let family = Family {
                 after: ends.chain([Predecessor::open(task(1))]).collect(),
                 trigger_on,
                 has_followers: trigger_on == TriggerOn::Always,
+                parent: (number > 0).then(|| ended(TaskEnd::Succeeded)),
+                children,
+                children_failed: 7 * (number as u32),
+                fail_on_child: number == 1,
+                depth: number as u32,
+                open_children: None,
             };
             let json = serde_json::to_string(&FamilyRecord::of(&family)).unwrap();
             let record: FamilyRecord = serde_json::from_str(&json).unwrap();

@@ -7,9 +7,10 @@ use std::{
 };
 
 use dueline_domain::{
-    Effect, Event, JobName, Release, StateKind, Task, TaskAddress, TaskEnd, Timestamp,
+    Children, Close, EdgeKind, Effect, Event, JobName, Release, StateKind, Task, TaskAddress,
+    TaskEnd, Timestamp,
 };
-use dueline_ports::{Clock, Command, Edge, EdgeQuery, Rng, Store, StoreError};
+use dueline_ports::{Clock, Command, Edge, EdgeQuery, Rng, Store, StoreError, StoredEdge};
 use futures_util::{StreamExt as _, stream};
 
 use crate::{Performer, log_transition};
@@ -49,8 +50,8 @@ impl fmt::Debug for Families<'_> {
 pub struct Follower {
     /// The task that waits.
     pub task: TaskAddress,
-    /// What it waits for.
-    pub open: Vec<TaskAddress>,
+    /// What it waits for, and why.
+    pub open: Vec<(EdgeKind, TaskAddress)>,
 }
 
 /// What connecting tasks has changed.
@@ -79,23 +80,25 @@ impl Families<'_> {
     }
 
     async fn connect(&self, followers: &[Follower], grace: Duration) -> Result<Linked, StoreError> {
-        let mut waiting: BTreeMap<TaskAddress, Vec<TaskAddress>> = BTreeMap::new();
+        let mut waiting: BTreeMap<(EdgeKind, TaskAddress), Vec<TaskAddress>> = BTreeMap::new();
         for follower in followers {
-            for from in &follower.open {
-                let to = waiting.entry(from.clone()).or_default();
+            for open in &follower.open {
+                let to = waiting.entry(open.clone()).or_default();
                 to.push(follower.task.clone());
             }
         }
-        let jobs: BTreeSet<JobName> = waiting.keys().map(|from| from.job.clone()).collect();
+        let jobs = waiting.keys().map(|(_, from)| from.job.clone());
+        let jobs: BTreeSet<JobName> = jobs.collect();
         let mut missing = BTreeSet::new();
         for job in jobs {
             if self.store.job(&job).await?.is_none() {
                 missing.insert(job);
             }
         }
-        let edges = waiting.iter().flat_map(|(from, to)| {
+        let edges = waiting.iter().flat_map(|((kind, from), to)| {
             to.iter().map(|to| Edge {
                 from: from.clone(),
+                kind: *kind,
                 to: to.clone(),
             })
         });
@@ -105,10 +108,10 @@ impl Families<'_> {
         if !edges.is_empty() {
             self.store.put_edges(edges).await?;
         }
-        let marks = waiting.keys().cloned().map(|from| {
+        let marks = waiting.keys().cloned().map(|(kind, from)| {
             Box::pin(async move {
-                let mark = self.mark(&from, grace).await;
-                mark.map(|mark| (from, mark))
+                let mark = self.mark(kind, &from, grace).await;
+                mark.map(|mark| ((kind, from), mark))
             })
         });
         let mut marks = stream::iter(marks).buffered(READS_AT_ONCE);
@@ -118,43 +121,55 @@ impl Families<'_> {
                 (_, Mark::Open) => {}
                 (_, Mark::Marked) => linked.marked += 1,
                 (from, Mark::Ended(end)) => ended.push((from, end)),
+                (from, Mark::MarkedAndEnded(end)) => {
+                    linked.marked += 1;
+                    ended.push((from, end));
+                }
             }
         }
         drop(marks);
         for (from, end) in ended {
             let to = waiting.remove(&from).unwrap_or_default();
-            self.tell(&from, end, &to, &mut linked.moved).await?;
+            let (kind, from) = &from;
+            self.tell(*kind, from, end, &to, &mut linked.moved).await?;
         }
         Ok(linked)
     }
 
-    /// Marks a task, so that its end is told to its followers, unless it is marked already or has ended.
-    async fn mark(&self, from: &TaskAddress, grace: Duration) -> Result<Mark, StoreError> {
+    /// Marks a task, so that its end is told to those that wait for it, unless it is marked already or has ended. For its
+    /// children, the end is that of its own run.
+    async fn mark(
+        &self,
+        kind: EdgeKind,
+        from: &TaskAddress,
+        grace: Duration,
+    ) -> Result<Mark, StoreError> {
         for _ in 0..TRIES_MAX {
             let Some(task) = self.store.get(&from.job, &from.id).await? else {
                 return Ok(Mark::Ended(TaskEnd::Deleted));
             };
-            if let Some(end) = TaskEnd::of(task.kind()) {
-                let is_told = is_being_told(&task, self.clock.now(), grace);
-                return Ok(if is_told {
-                    Mark::Open
-                } else {
-                    Mark::Ended(end)
-                });
-            }
-            if task.has_followers() {
-                return Ok(Mark::Open);
+            let (end, is_marked) = match kind {
+                EdgeKind::Follower => (task.family_end(), task.has_followers()),
+                EdgeKind::Child => {
+                    let is_marked = task.children() == Children::Open;
+                    (TaskEnd::of(task.kind()), is_marked)
+                }
+            };
+            // A parent whose run is over may still get children, as long as its family is not closed.
+            if is_marked || (end.is_some() && !task.is_open_family()) {
+                let is_told = is_being_told(kind, &task, self.clock.now(), grace);
+                return Ok(end.filter(|_| !is_told).map_or(Mark::Open, Mark::Ended));
             }
             let command = Command {
                 job: from.job.clone(),
                 id: from.id,
-                event: Event::Follow,
+                event: Event::Follow(kind),
                 write: self.rng.write_id(),
             };
             // Without its effects: the state stays, so there is nothing to send.
             let mut results = self.store.apply(self.clock.now(), vec![command]).await;
             match results.pop() {
-                Some(Ok(_)) => return Ok(Mark::Marked),
+                Some(Ok(_)) => return Ok(end.map_or(Mark::Marked, Mark::MarkedAndEnded)),
                 // It has ended or was deleted meanwhile.
                 Some(Err(StoreError::Rejected(_) | StoreError::NotFound { .. })) => {}
                 Some(Err(error)) => return Err(error),
@@ -164,31 +179,103 @@ impl Families<'_> {
         Err(StoreError::Throttled)
     }
 
-    /// Tells all followers of a task how it has ended.
-    pub async fn tell_all(&self, task: &Task) -> Result<(), StoreError> {
-        let Some(end) = TaskEnd::of(task.kind()) else {
+    /// Tells all children of a task that its own run is over, or all its followers how it and its children have ended.
+    pub async fn tell_all(&self, kind: EdgeKind, task: &Task) -> Result<(), StoreError> {
+        let end = match kind {
+            EdgeKind::Follower => task.family_end(),
+            EdgeKind::Child => TaskEnd::of(task.kind()),
+        };
+        let Some(end) = end else {
             return Ok(());
         };
-        let (from, mut after) = (task.address(), None);
-        loop {
-            let query = EdgeQuery {
-                from: from.clone(),
-                after,
-                limit: EDGES_AT_ONCE,
+        let from = task.address();
+        let mut edges = EdgePages::new(from.clone(), kind);
+        while let Some(page) = edges.next(self.store).await? {
+            let open = page.into_iter().filter(|edge| edge.end.is_none());
+            let open: Vec<_> = open.map(|edge| edge.to).collect();
+            self.tell(kind, &from, end, &open, &mut Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Records at the parent of a task that the task and its children have ended, and closes the parent's family if it was
+    /// the last.
+    pub async fn leave(&self, task: &Task) -> Result<(), StoreError> {
+        let parent = task.family().and_then(|family| family.parent.as_ref());
+        let (Some(parent), Some(end)) = (parent, task.family_end()) else {
+            return Ok(());
+        };
+        let edge = Edge {
+            from: parent.task.clone(),
+            kind: EdgeKind::Child,
+            to: task.address(),
+        };
+        match self.store.end_edge(edge, end).await {
+            // The job of the parent was deleted.
+            Err(StoreError::NotFound { .. }) => return Ok(()),
+            result => result?,
+        }
+        self.close(&parent.task).await.map(drop)
+    }
+
+    /// Closes the family of a task if its own run and all its children have ended. Answers the task as it is then, and whether
+    /// this call has closed it.
+    ///
+    /// The mark `closing` is set first, and the children are read once more after it. Whoever adds a child stores its edge
+    /// first, and removes the mark if it finds it: so either the edge is found here, or the mark is gone.
+    pub async fn close(&self, parent: &TaskAddress) -> Result<(Option<Task>, bool), StoreError> {
+        for _ in 0..TRIES_MAX {
+            let Some(task) = self.store.get(&parent.job, &parent.id).await? else {
+                return Ok((None, false));
             };
-            let page = self.store.edges(query).await?;
-            self.tell(&from, end, &page.followers, &mut Vec::new())
-                .await?;
-            after = page.followers.last().cloned();
-            if !page.more || after.is_none() {
-                return Ok(());
+            let is_open = async || {
+                let open = self.store.open_children(parent, 1).await?;
+                Ok::<_, StoreError>(!open.is_empty())
+            };
+            if !task.is_open_family() || is_open().await? {
+                return Ok((Some(task), false));
+            }
+            let failed = match task.children() {
+                Children::Closing => Some(self.count_failed(parent).await?),
+                _ => None,
+            };
+            let seen = task.write;
+            let command = Command {
+                job: parent.job.clone(),
+                id: parent.id,
+                event: Event::Close(Close { seen, failed }),
+                write: self.rng.write_id(),
+            };
+            let (store, now) = (self.store, self.clock.now());
+            let mut results = self.performer.apply(store, now, vec![command]).await;
+            match results.pop() {
+                Some(Ok(applied)) if failed.is_some() => {
+                    return Ok((Some(*applied.task), true));
+                }
+                // The mark is set, or the task has changed meanwhile: it is read again, and then its children.
+                Some(Ok(_) | Err(StoreError::Rejected(_))) => {}
+                Some(Err(StoreError::NotFound { .. })) => return Ok((None, false)),
+                Some(Err(error)) => return Err(error),
+                None => break,
             }
         }
+        Err(StoreError::Throttled)
+    }
+
+    /// How many children did not succeed.
+    async fn count_failed(&self, parent: &TaskAddress) -> Result<u32, StoreError> {
+        let (mut failed, mut edges) = (0, EdgePages::new(parent.clone(), EdgeKind::Child));
+        while let Some(page) = edges.next(self.store).await? {
+            let ends = page.iter().filter_map(|edge| edge.end);
+            failed += ends.filter(|end| *end != TaskEnd::Succeeded).count();
+        }
+        Ok(u32::try_from(failed).unwrap_or(u32::MAX))
     }
 
     /// Tells followers of a task how it has ended, and adds those that have moved to `moved`.
     async fn tell(
         &self,
+        kind: EdgeKind,
         from: &TaskAddress,
         end: TaskEnd,
         followers: &[TaskAddress],
@@ -207,6 +294,7 @@ impl Families<'_> {
                     job: to.job.clone(),
                     id: to.id,
                     event: Event::Release(Release {
+                        kind,
                         from: from.clone(),
                         end,
                         token: may_enqueue.then(|| self.rng.token()),
@@ -241,11 +329,47 @@ enum Mark {
     Marked,
     /// It has ended.
     Ended(TaskEnd),
+    /// Its own run has ended, and it knows now that it has children.
+    MarkedAndEnded(TaskEnd),
 }
 
-/// Whether a finished task still owes its end to its followers, and has not done so for long.
-fn is_being_told(task: &Task, now: Timestamp, grace: Duration) -> bool {
+/// Reads the edges of a task page by page.
+struct EdgePages {
+    query: Option<EdgeQuery>,
+}
+
+impl EdgePages {
+    const fn new(from: TaskAddress, kind: EdgeKind) -> Self {
+        let query = Some(EdgeQuery {
+            from,
+            kind,
+            after: None,
+            limit: EDGES_AT_ONCE,
+        });
+        Self { query }
+    }
+
+    async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<StoredEdge>>, StoreError> {
+        let Some(query) = self.query.take() else {
+            return Ok(None);
+        };
+        let page = store.edges(query.clone()).await?;
+        let last = page.edges.last().filter(|_| page.more);
+        self.query = last.map(|last| EdgeQuery {
+            after: Some(last.to.clone()),
+            ..query
+        });
+        Ok(Some(page.edges))
+    }
+}
+
+/// Whether a finished task still owes its end to those that wait for it, and has not done so for long.
+fn is_being_told(kind: EdgeKind, task: &Task, now: Timestamp, grace: Duration) -> bool {
+    let effect = match kind {
+        EdgeKind::Follower => Effect::Release,
+        EdgeKind::Child => Effect::Children,
+    };
     let owed = task.owed.as_ref();
-    let owes = owed.is_some_and(|owed| owed.effects.contains(&Effect::Release));
+    let owes = owed.is_some_and(|owed| owed.effects.contains(&effect));
     owes && now.since(task.changed_at) < grace
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dueline_domain::{
-    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+    Job, JobName, Schedule, ScheduleName, Task, TaskAddress, TaskEnd, TaskId, TaskRef, Timestamp,
+    WorkerId,
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
@@ -226,5 +227,17 @@ impl FamilyStore for DynamoStore {
 
     async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
         self.edges(query).await
+    }
+
+    async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
+        self.end_edge(edge, end).await
+    }
+
+    async fn open_children(
+        &self,
+        parent: &TaskAddress,
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, StoreError> {
+        self.open_children(parent, limit).await
     }
 }

@@ -3,8 +3,8 @@
 mod kit;
 
 use dueline_domain::{
-    Effect, Event, Family, NewTask, Predecessor, Release, Settle, StateKind, Task, TaskEnd,
-    TaskOptions, TriggerOn,
+    EdgeKind, Effect, Event, Family, NewTask, Predecessor, Release, Settle, StateKind, Task,
+    TaskEnd, TaskOptions,
 };
 use dueline_ports::{Edge, FamilyStore as _, Rng as _};
 use kit::TaskDriver;
@@ -37,8 +37,7 @@ fn waiting_for(metered: &MeteredDriver, task: &Task) -> NewTask {
     new.options = Some(Box::new(TaskOptions {
         family: Some(Box::new(Family {
             after: vec![Predecessor::open(task.address())],
-            trigger_on: TriggerOn::Success,
-            has_followers: false,
+            ..Family::default()
         })),
         ..TaskOptions::default()
     }));
@@ -50,7 +49,10 @@ async fn f_095_a_follower_costs_four_write_units_more_and_so_does_its_predecesso
     let mut metered = MeteredDriver::new().await;
     let first = metered.driver.create(0, metered.driver.task(500)).await;
     assert_eq!(metered.step_units(), 2.0);
-    let first = metered.driver.apply(1, &first, Event::Follow).await;
+    let first = metered
+        .driver
+        .apply(1, &first, Event::Follow(EdgeKind::Follower))
+        .await;
     let mark = metered.step_units();
     let (mut waiting, mut edges) = (Vec::new(), 0.0);
     for _ in 0..3 {
@@ -64,6 +66,7 @@ async fn f_095_a_follower_costs_four_write_units_more_and_so_does_its_predecesso
         );
         let edge = Edge {
             from: first.address(),
+            kind: EdgeKind::Follower,
             to: task.address(),
         };
         metered.driver.store.put_edges(vec![edge]).await.unwrap();
@@ -85,6 +88,7 @@ async fn f_095_a_follower_costs_four_write_units_more_and_so_does_its_predecesso
     assert_eq!([mark, run, settle], [1.0, 4.0, 2.0]);
     for task in waiting {
         let release = Event::Release(Release {
+            kind: EdgeKind::Follower,
             from: first.address(),
             end: TaskEnd::Succeeded,
             token: Some(metered.driver.rng.token()),

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use dueline_domain::{
-    JobName, Lease, Priority, State, StateKind, Task, TaskId, Timestamp, Token, Weight, WorkerId,
-    WriteId,
+    EdgeKind, JobName, Lease, Priority, State, StateKind, Task, TaskId, Timestamp, Token, Weight,
+    WorkerId, WriteId,
 };
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Row, named_params, types::Type,
@@ -27,6 +27,14 @@ pub(crate) enum BlobKind {
 pub(crate) const COLUMNS: &str = "seq, id, state, priority, weight, run_at, trigger_at, token, write_id, tries, \
      losses, cancel_requested, created_at, changed_at, started_at, finished_at, worker, claimed_at, heartbeat_at, \
      expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result, owed_at, owed";
+
+/// The number of a kind of edges.
+pub(crate) const fn edge_code(kind: EdgeKind) -> u8 {
+    match kind {
+        EdgeKind::Follower => 0,
+        EdgeKind::Child => 1,
+    }
+}
 
 /// A task and the number of its row.
 pub(crate) struct StoredTask {

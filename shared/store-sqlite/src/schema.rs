@@ -114,12 +114,16 @@ const V4: &str = "
 CREATE TABLE edge (
     job INTEGER NOT NULL,
     task BLOB NOT NULL,
-    -- 0: a follower.
+    -- 0: a follower, 1: a child.
     kind INTEGER NOT NULL,
     to_job TEXT NOT NULL,
     to_task BLOB NOT NULL,
+    -- How a child has ended.
+    ended TEXT,
     PRIMARY KEY (job, task, kind, to_job, to_task)
 ) STRICT, WITHOUT ROWID;
+-- The children that have not ended.
+CREATE INDEX edge_open ON edge (job, task) WHERE kind = 1 AND ended IS NULL;
 ";
 
 /// Migrates the file to [`SCHEMA_VERSION`], or refuses it.

@@ -7,7 +7,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_domain::{
-    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+    Job, JobName, Schedule, ScheduleName, Task, TaskAddress, TaskEnd, TaskId, TaskRef, Timestamp,
+    WorkerId,
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
@@ -385,6 +386,26 @@ impl FamilyStore for SqliteStore {
         };
         self.scanner()?
             .call(move |db| reader::edges(db, &entry, &query))
+            .await
+    }
+
+    async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
+        self.writer()?
+            .call(move |writer| writer.end_edge(&edge, end))
+            .await
+    }
+
+    async fn open_children(
+        &self,
+        parent: &TaskAddress,
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, StoreError> {
+        let Ok(entry) = self.entry(&parent.job) else {
+            return Ok(Vec::new());
+        };
+        let id = parent.id;
+        self.scanner()?
+            .call(move |db| reader::open_children(db, &entry, &id, limit))
             .await
     }
 }

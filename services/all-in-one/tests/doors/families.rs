@@ -30,7 +30,7 @@ fn task_after(number: u8, after: &[TaskId], trigger_on: TriggerOn) -> NewTask {
         family: Some(Box::new(Family {
             after: after.collect(),
             trigger_on,
-            has_followers: false,
+            ..Family::default()
         })),
         ..TaskOptions::default()
     };
@@ -223,4 +223,118 @@ async fn a_12_rules_decide_what_the_end_of_a_run_means() {
     ran.sort_unstable();
     assert_eq!(ran, [id(3), id(4)]);
     assert_eq!(ended(&node, id(1)).await["state"], "failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_093_f_094_a_family_is_shown_through_each_door_until_it_is_closed() {
+    let node = TestNode::start().await;
+    let child = |number: u8, parent: u8| {
+        let parent = json!({"id": id(parent).to_string()});
+        json!({"id": id(number).to_string(), "parent": parent})
+    };
+    // The children may come before their parent.
+    let batch = json!([
+        child(2, 1),
+        child(3, 2),
+        {"id": id(1).to_string()},
+        {"id": id(4).to_string(), "after": [{"id": id(1).to_string()}]},
+    ]);
+    let answer = node
+        .send(Method::POST, "jobs/mail/tasks:batch", Some(&batch))
+        .await;
+    let states = answer["results"].as_array().unwrap().iter();
+    let states: Vec<_> = states
+        .map(|result| result["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        states,
+        ["waiting", "waiting", "enqueued", "waiting"],
+        "{answer}"
+    );
+    assert_eq!(run_next(&node, true).await, id(1));
+    assert_eq!(run_next(&node, true).await, id(2));
+    let parent = show(&node, id(1)).await;
+    assert_eq!(
+        (&parent["state"], &parent["children"]),
+        (&"succeeded".into(), &"open".into())
+    );
+    assert_eq!(parent["open_children"], 1);
+    let get = dueline_api::operation::GetTask {
+        job: mail(),
+        id: id(1),
+        wait: None,
+    };
+    let call = Call::default();
+    let by_grpc = node.grpc().call(&call, get.clone()).await.unwrap();
+    let embedded = node.frontend().call(&call, get).await.unwrap();
+    assert_eq!(by_grpc.family().unwrap().open_children, Some(1));
+    assert_eq!(by_grpc, embedded);
+    assert_eq!(show(&node, id(4)).await["state"], "waiting");
+    assert_eq!(run_next(&node, false).await, id(3));
+    // The follower of the family is the next task.
+    assert_eq!(run_next(&node, true).await, id(4));
+    let parent = show(&node, id(1)).await;
+    assert_eq!(
+        (&parent["children"], &parent["open_children"]),
+        (&"closed".into(), &0.into())
+    );
+    assert_eq!(parent["children_failed"], 0, "only children count");
+    assert_eq!(show(&node, id(2)).await["children_failed"], 1);
+    assert_eq!(show(&node, id(3)).await["parent"]["end"], "succeeded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_11_a_child_of_an_unknown_ended_or_too_deep_parent_is_refused() {
+    let node = TestNode::start().await;
+    let submit = async |body: Value| {
+        node.send(Method::POST, "jobs/mail/tasks", Some(&body))
+            .await
+    };
+    let refused = async |body: Value| {
+        let answer = submit(body).await;
+        let text = |field: &str| answer[field].as_str().unwrap_or_default().to_owned();
+        (text("kind"), text("reason"), text("field"))
+    };
+    let expected = |kind: &str, reason: &str, field: &str| {
+        (kind.to_owned(), reason.to_owned(), field.to_owned())
+    };
+    let parent = |id: &str| json!({"parent": {"id": id}});
+    let unknown = refused(parent(&id(9).to_string())).await;
+    assert_eq!(unknown, expected("not-found", "unknown_parent", "parent"));
+    let own = json!({"id": id(9).to_string(), "parent": {"id": id(9).to_string()}});
+    assert_eq!(refused(own).await, expected("invalid", "cycle", "parent"));
+    let both = json!({"parent": {"id": TASK}, "after": [{"id": TASK}]});
+    assert_eq!(refused(both).await, expected("invalid", "cycle", "parent"));
+    // A follower of the parent waits for all of its children.
+    let follower = json!({"id": id(8).to_string(), "after": [{"id": TASK}]});
+    assert_eq!(submit(follower).await["state"], "waiting");
+    let looped = json!({"parent": {"id": TASK}, "after": [{"id": id(8).to_string()}]});
+    assert_eq!(
+        refused(looped).await,
+        expected("invalid", "cycle", "parent")
+    );
+    // A hundred parents are above the last of these, and no more are allowed.
+    let mut chain = vec![json!({"id": id(100).to_string(), "delay_ms": 600_000})];
+    for number in 101..=200_u8 {
+        let parent = json!({"id": id(number - 1).to_string()});
+        chain.push(json!({"id": id(number).to_string(), "parent": parent}));
+    }
+    let answer = node
+        .send(Method::POST, "jobs/mail/tasks:batch", Some(&json!(chain)))
+        .await;
+    for result in answer["results"].as_array().unwrap() {
+        assert!(result["error"].is_null(), "{result}");
+    }
+    let deep = refused(parent(&id(200).to_string())).await;
+    assert_eq!(deep, expected("invalid", "too_deep", "parent"));
+
+    let cancel = format!("{}/cancel", path(id(100)));
+    node.send(Method::POST, &cancel, Some(&json!({}))).await;
+    let conflict = refused(parent(&id(100).to_string())).await;
+    assert_eq!(conflict, expected("conflict", "parent_ended", "parent"));
+    // The whole chain ends with its first task, each with a reason.
+    let last = ended(&node, id(200)).await;
+    assert_eq!(last["state"], "cancelled");
+    let why = format!("parent mail/{} was cancelled", id(199));
+    assert_eq!(last["error"], why);
 }

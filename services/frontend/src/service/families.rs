@@ -5,9 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dueline_api::{ApiError, check, check::BatchOrder, operation::Submitted};
-use dueline_domain::{Family, NewTask, StateKind, TaskAddress, TaskEnd};
-use dueline_ports::{ListQuery, StoreError};
+use dueline_api::{ApiError, ErrorKind, check, check::BatchOrder, operation::Submitted};
+use dueline_domain::{
+    Children, EdgeKind, Family, NewTask, Predecessor, StateKind, Task, TaskAddress, TaskEnd, limits,
+};
+use dueline_ports::{EdgeQuery, ListQuery, StoreError};
 use dueline_runtime::Follower;
 use futures_util::{StreamExt as _, stream};
 
@@ -15,12 +17,39 @@ use super::Inner;
 
 /// Predecessors that are read at once.
 const READS_AT_ONCE: usize = 8;
+/// Edges that are read at once.
+const EDGES_AT_ONCE: usize = 1_000;
+/// Tasks that are read to find out whether a task would wait for itself.
+const LOOP_TASKS_MAX: usize = 256;
 
 /// The answers for the tasks of a submit; `None` for those that are not stored yet.
 type Answers = Vec<Option<Result<Submitted, ApiError>>>;
 
-/// What is known of a predecessor.
-type Known = Result<Option<StateKind>, StoreError>;
+/// What is known of a task that is waited for.
+type Known = Result<Option<Seen>, StoreError>;
+
+/// A task that is waited for, as it was read.
+struct Seen {
+    state: StateKind,
+    /// How it and its children have ended.
+    family_end: Option<TaskEnd>,
+    /// Whether later children of it count.
+    takes_children: bool,
+    has_children: bool,
+    depth: u32,
+}
+
+impl Seen {
+    fn of(task: &Task) -> Self {
+        Self {
+            state: task.kind(),
+            family_end: task.family_end(),
+            takes_children: !task.kind().is_final() || task.is_open_family(),
+            has_children: task.children() != Children::None,
+            depth: task.family().map_or(0, |family| family.depth),
+        }
+    }
+}
 
 fn family_mut(task: &mut NewTask) -> Option<&mut Family> {
     task.options.as_mut()?.family.as_deref_mut()
@@ -47,13 +76,24 @@ impl Inner {
                 let options = tasks[*before].options.get_or_insert_default();
                 options.family.get_or_insert_default().has_followers = true;
             }
+            if let Some(parent) = order.parent[number] {
+                let options = tasks[parent].options.get_or_insert_default();
+                options.family.get_or_insert_default().children = Children::Open;
+            }
         }
+        self.refuse_loops(&tasks, &mut answers).await;
+        self.refuse_too_many(&tasks, &known, &mut answers).await;
         let mut followers = Vec::new();
         for numbers in levels.into_values() {
             let (mut ready, mut places) = (Vec::new(), Vec::new());
             for number in numbers {
+                let depth = depth_of(&tasks, number, &order, &known);
                 let task = &mut tasks[number];
-                match predecessors(task, number, &order, &answers, &known) {
+                let checked = match answers[number].take() {
+                    Some(Err(refused)) => Err(refused),
+                    _ => predecessors(task, number, depth, &order, &answers, &known),
+                };
+                match checked {
                     Ok(()) => {
                         ready.push(task.clone());
                         places.push(number);
@@ -74,12 +114,13 @@ impl Inner {
             }
             for (number, answer) in places.into_iter().zip(self.store_and_send(ready).await) {
                 if let Ok(submitted) = &answer
-                    && submitted.state == StateKind::Waiting
                     && let Some(family) = tasks[number].family()
+                    && (submitted.state == StateKind::Waiting || family.parent.is_some())
                 {
                     let (job, id) = (submitted.job.clone(), submitted.id);
                     let task = TaskAddress { job, id };
-                    let open = family.open().cloned().collect();
+                    let open = family.open().map(|(kind, from)| (kind, from.clone()));
+                    let open = open.collect();
                     followers.push((number, Follower { task, open }));
                 }
                 answers[number] = Some(answer);
@@ -118,17 +159,118 @@ impl Inner {
         }
     }
 
-    /// The states of the predecessors that are no tasks of the submit.
+    /// Refuses children that would wait for the family that they belong to: a predecessor waits, perhaps by way of others,
+    /// for the parent with all its children, or for a task above the parent.
+    async fn refuse_loops(&self, tasks: &[NewTask], answers: &mut Answers) {
+        for (task, answer) in tasks.iter().zip(answers) {
+            let Some(family) = task.family() else {
+                continue;
+            };
+            let Some(parent) = family.parent.as_ref().filter(|_| !family.after.is_empty()) else {
+                continue;
+            };
+            if answer.is_none() && self.is_loop(&parent.task, &family.after).await {
+                let message = "parent: what the task waits for waits for the family of its parent";
+                let error = ApiError::new(ErrorKind::Invalid, "cycle", message);
+                *answer = Some(Err(error.with_field("parent")));
+            }
+        }
+    }
+
+    /// Whether one of these waits for the family of `parent`, or of a task above it. Looks at a bounded number of tasks, and
+    /// leaves out those that cannot be read.
+    async fn is_loop(&self, parent: &TaskAddress, after: &[Predecessor]) -> bool {
+        let store = &self.deps.store;
+        let (mut above, mut next) = (BTreeSet::new(), Some(parent.clone()));
+        while let Some(task) = next.take().filter(|_| above.len() < LOOP_TASKS_MAX) {
+            let found = store.get(&task.job, &task.id).await.ok().flatten();
+            above.insert(task);
+            let family = found.as_ref().and_then(Task::family);
+            next = family.and_then(|family| Some(family.parent.as_ref()?.task.clone()));
+        }
+        let mut seen: BTreeSet<TaskAddress> = BTreeSet::new();
+        let mut left: Vec<TaskAddress> = after.iter().map(|one| one.task.clone()).collect();
+        while let Some(task) = left.pop() {
+            if seen.len() >= LOOP_TASKS_MAX || !seen.insert(task.clone()) {
+                continue;
+            }
+            let found = store.get(&task.job, &task.id).await.ok().flatten();
+            let family = found.as_ref().and_then(Task::family);
+            for (kind, from) in family.into_iter().flat_map(Family::open) {
+                if kind == EdgeKind::Follower && above.contains(from) {
+                    return true;
+                }
+                left.push(from.clone());
+            }
+        }
+        after.iter().any(|one| above.contains(&one.task))
+    }
+
+    /// Refuses children of parents that have too many.
+    async fn refuse_too_many(
+        &self,
+        tasks: &[NewTask],
+        known: &HashMap<TaskAddress, Known>,
+        answers: &mut Answers,
+    ) {
+        let mut counts: HashMap<&TaskAddress, usize> = HashMap::new();
+        let max = limits().children_max;
+        for (task, answer) in tasks.iter().zip(answers) {
+            let Some(parent) = task.family().and_then(|family| family.parent.as_ref()) else {
+                continue;
+            };
+            let parent = &parent.task;
+            if !counts.contains_key(parent) {
+                let stored = match known.get(parent) {
+                    Some(Ok(Some(seen))) if seen.has_children => self.count_children(parent).await,
+                    _ => 0,
+                };
+                counts.insert(parent, stored);
+            }
+            let count = counts.entry(parent).or_default();
+            if *count >= max && answer.is_none() {
+                let message =
+                    format!("task {parent} has {max} children already, which is the most");
+                *answer = Some(Err(check::family_too_large("too_many_children", message)));
+            }
+            *count += 1;
+        }
+    }
+
+    /// The number of children of a task, up to a little more than is allowed.
+    async fn count_children(&self, parent: &TaskAddress) -> usize {
+        let (mut count, mut after) = (0, None);
+        while count <= limits().children_max {
+            let query = EdgeQuery {
+                from: parent.clone(),
+                kind: EdgeKind::Child,
+                after,
+                limit: EDGES_AT_ONCE,
+            };
+            let Ok(page) = self.deps.store.edges(query).await else {
+                return count;
+            };
+            count += page.edges.len();
+            after = page.edges.last().map(|edge| edge.to.clone());
+            if !page.more || after.is_none() {
+                break;
+            }
+        }
+        count
+    }
+
+    /// The states of the tasks that are waited for and are no tasks of the submit.
     async fn read_predecessors(&self, tasks: &[NewTask]) -> HashMap<TaskAddress, Known> {
         let own: BTreeSet<_> = tasks.iter().map(NewTask::address).collect();
         let families = tasks.iter().filter_map(NewTask::family);
-        let named = families.flat_map(|family| family.after.iter().map(|one| &one.task));
+        let named = families.flat_map(|family| family.after.iter().chain(&family.parent));
+        let named = named.map(|one| &one.task);
         let named: BTreeSet<_> = named.filter(|task| !own.contains(task)).cloned().collect();
         let reads = named.into_iter().map(|task| {
             Box::pin(async move {
                 let found = self.deps.store.get(&task.job, &task.id).await;
-                let state = found.map(|found| found.map(|found| found.kind()));
-                (task, state)
+                let seen = found.map(|found| found.as_ref().map(Seen::of));
+                (task, seen)
             })
         });
         stream::iter(reads)
@@ -167,10 +309,35 @@ impl Inner {
     }
 }
 
-/// Records in a task which of its predecessors have ended, or says why the task cannot be stored.
+/// How many parents are above a task.
+fn depth_of(
+    tasks: &[NewTask],
+    number: usize,
+    order: &BatchOrder,
+    known: &HashMap<TaskAddress, Known>,
+) -> u32 {
+    let parent = tasks[number]
+        .family()
+        .and_then(|family| family.parent.as_ref());
+    let Some(parent) = parent else {
+        return 0;
+    };
+    let depth = match order.parent[number] {
+        // Its level is stored before, so that its depth is known.
+        Some(parent) => tasks[parent].family().map_or(0, |family| family.depth),
+        None => match known.get(&parent.task) {
+            Some(Ok(Some(seen))) => seen.depth,
+            _ => 0,
+        },
+    };
+    depth + 1
+}
+
+/// Records in a task which of those that it waits for have ended, or says why the task cannot be stored.
 fn predecessors(
     task: &mut NewTask,
     number: usize,
+    depth: u32,
     order: &BatchOrder,
     answers: &Answers,
     known: &HashMap<TaskAddress, Known>,
@@ -178,26 +345,45 @@ fn predecessors(
     let Some(family) = family_mut(task) else {
         return Ok(());
     };
+    let max = limits().depth_max;
+    if depth > max {
+        let message = format!("{max} parents are above the parent, which is the most");
+        return Err(check::family_too_large("too_deep", message));
+    }
+    family.depth = depth;
     let rules = family.clone();
-    for (one, before) in family.after.iter_mut().zip(&order.after[number]) {
-        let unknown = || check::unknown_predecessor(&one.task);
-        let state = match before {
+    let parent = family.parent.iter_mut();
+    let parent = parent.map(|one| (EdgeKind::Child, one, &order.parent[number]));
+    let after = family.after.iter_mut().zip(&order.after[number]);
+    let after = after.map(|(one, before)| (EdgeKind::Follower, one, before));
+    for (kind, one, before) in parent.chain(after) {
+        let unknown = || check::unknown_predecessor(kind, &one.task);
+        let seen = match before {
             Some(before) => match &answers[*before] {
-                Some(Ok(submitted)) if submitted.id == one.task.id => submitted.state,
-                Some(Err(error)) => return Err(check::predecessor_refused(&one.task, error)),
+                // What has become of it is found out when the two are connected.
+                Some(Ok(submitted)) if submitted.id == one.task.id => continue,
+                Some(Err(error)) => {
+                    return Err(check::predecessor_refused(kind, &one.task, error));
+                }
                 // An earlier submit has used its key, so that no task has this id.
                 _ => return Err(unknown()),
             },
             None => match known.get(&one.task) {
-                Some(Ok(Some(state))) => *state,
+                Some(Ok(Some(seen))) => seen,
                 Some(Err(error)) => return Err(error.clone().into()),
                 _ => return Err(unknown()),
             },
         };
-        one.end = TaskEnd::of(state);
-        if let Some(why) = one.end.and_then(|end| rules.refusal(&one.task, end)) {
-            return Err(check::predecessor_ended(&why).with_state(state));
+        let end = match kind {
+            EdgeKind::Follower => seen.family_end,
+            EdgeKind::Child => TaskEnd::of(seen.state),
+        };
+        if let Some(why) = end.and_then(|end| rules.refusal(kind, &one.task, end)) {
+            return Err(check::predecessor_ended(kind, &why).with_state(seen.state));
         }
+        // A child must be known to a parent whose family is open before it goes on.
+        let is_known = kind == EdgeKind::Follower || !seen.takes_children;
+        one.end = end.filter(|_| is_known);
     }
     Ok(())
 }

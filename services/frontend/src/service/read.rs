@@ -6,7 +6,7 @@ use dueline_api::{
     ApiError, Call,
     operation::{GetTask, ListWorkers},
 };
-use dueline_domain::{JobName, Task, TaskId};
+use dueline_domain::{Children, JobName, Task, TaskId};
 use dueline_ports::{StoreError, WorkerRecord};
 use tokio::time::Instant;
 
@@ -15,6 +15,9 @@ use super::{Inner, Serve};
 /// When a wait reads the store again without a signal: the end may be reported to another process. At first
 /// soon, then less and less often.
 const READ_AGAIN: (Duration, Duration) = (Duration::from_millis(125), Duration::from_secs(1));
+
+/// Most open children that are counted.
+const OPEN_CHILDREN_MAX: usize = 1_000;
 
 /// How long before the deadline of a call its wait ends.
 const DEADLINE_MARGIN: Duration = Duration::from_millis(50);
@@ -63,9 +66,28 @@ impl Serve for ListWorkers {
 impl Inner {
     async fn task(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
         if let Some(task) = self.deps.store.get(job, id).await? {
-            return Ok(task.without_secrets());
+            return Ok(self.with_open_children(task).await.without_secrets());
         }
         self.job(job).await?;
         Err(StoreError::no_task(id).into())
+    }
+
+    /// A task with the number of its children that have not ended, if it has any. Without the number when it cannot be read.
+    async fn with_open_children(&self, mut task: Task) -> Task {
+        let address = task.address();
+        let options = task.options.as_deref_mut();
+        if let Some(family) = options.and_then(|options| options.family.as_deref_mut())
+            && family.children != Children::None
+        {
+            family.open_children = match family.children {
+                Children::Closed => Some(0),
+                _ => {
+                    let open = self.deps.store.open_children(&address, OPEN_CHILDREN_MAX);
+                    let open = open.await.ok().map(|open| open.len());
+                    open.and_then(|open| u32::try_from(open).ok())
+                }
+            };
+        }
+        task
     }
 }

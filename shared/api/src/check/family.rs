@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use dueline_domain::{Family, NewTask, Predecessor, TaskAddress, limits};
+use dueline_domain::{EdgeKind, Family, NewTask, Predecessor, TaskAddress, TriggerOn, limits};
 
 use crate::{ApiError, ErrorKind};
 
@@ -23,6 +23,19 @@ pub(super) fn family(
         let message = "a task cannot wait for itself";
         return Err(ApiError::invalid("after", "cycle", message));
     }
+    if let Some(parent) = &mut family.parent {
+        parent.end = None;
+        let message = match () {
+            () if parent.task == *task => "a task cannot be its own parent",
+            () if family.after.iter().any(|one| one.task == parent.task) => {
+                "those that wait for a task wait for its children, too, so a child cannot wait for its parent"
+            }
+            () => "",
+        };
+        if !message.is_empty() {
+            return Err(ApiError::invalid("parent", "cycle", message));
+        }
+    }
     let mut seen: Vec<TaskAddress> = Vec::with_capacity(family.after.len());
     family.after.retain_mut(|one| {
         one.end = None;
@@ -30,9 +43,16 @@ pub(super) fn family(
         seen.push(one.task.clone());
         is_new
     });
-    family.has_followers = false;
+    let after = std::mem::take(&mut family.after);
+    *family = Family {
+        parent: family.parent.take(),
+        after,
+        trigger_on: family.trigger_on,
+        fail_on_child: family.fail_on_child,
+        ..Family::default()
+    };
     let asks = *family != Family::default();
-    if asks && family.after.is_empty() {
+    if family.trigger_on != TriggerOn::default() && family.after.is_empty() {
         let message = "says which ends of the tasks in `after` count, and there are none";
         return Err(ApiError::invalid("trigger_on", "no_predecessor", message));
     }
@@ -47,6 +67,8 @@ pub struct BatchOrder {
     pub depths: Vec<Result<usize, ApiError>>,
     /// For each task and each of its predecessors, the number of that one if it is in the submit.
     pub after: Vec<Vec<Option<usize>>>,
+    /// For each task, the number of its parent if that is in the submit.
+    pub parent: Vec<Option<usize>>,
 }
 
 /// The order in which the tasks of a submit have to be stored: each after those that it waits for, whatever their order
@@ -57,22 +79,22 @@ pub fn batch_order(tasks: &[NewTask]) -> BatchOrder {
         // A client cannot name a task by an id that is made for it.
         numbers.entry((&task.job, &task.id)).or_insert(number);
     }
+    let number = |one: &Predecessor| numbers.get(&(&one.task.job, &one.task.id)).copied();
     let after: Vec<Vec<Option<usize>>> = tasks
         .iter()
         .map(|task| {
             let after = task.family().map_or(&[][..], |family| &family.after);
-            let number = |one: &Predecessor| numbers.get(&(&one.task.job, &one.task.id)).copied();
             after.iter().map(number).collect()
         })
         .collect();
+    let parent_of = |task: &NewTask| number(task.family()?.parent.as_ref()?);
+    let parent: Vec<_> = tasks.iter().map(parent_of).collect();
+    let before = |task: usize| after[task].iter().flatten().chain(&parent[task]);
     let mut followers = vec![Vec::new(); tasks.len()];
-    let mut open: Vec<usize> = after
-        .iter()
-        .map(|after| after.iter().flatten().count())
-        .collect();
-    for (number, after) in after.iter().enumerate() {
-        for before in after.iter().flatten() {
-            followers[*before].push(number);
+    let mut open: Vec<usize> = (0..tasks.len()).map(|task| before(task).count()).collect();
+    for task in 0..tasks.len() {
+        for before in before(task) {
+            followers[*before].push(task);
         }
     }
     let mut depths: Vec<Option<usize>> =
@@ -83,8 +105,7 @@ pub fn batch_order(tasks: &[NewTask]) -> BatchOrder {
         for follower in &followers[number] {
             open[*follower] -= 1;
             if open[*follower] == 0 {
-                let before = after[*follower].iter().flatten();
-                let before = before.filter_map(|before| depths[*before]);
+                let before = before(*follower).filter_map(|before| depths[*before]);
                 depths[*follower] = before.max().map(|depth| depth + 1);
                 ready.push(*follower);
             }
@@ -106,29 +127,47 @@ pub fn batch_order(tasks: &[NewTask]) -> BatchOrder {
     BatchOrder {
         depths: depths.into_iter().map(depth).collect(),
         after,
+        parent,
     }
 }
 
-/// A predecessor does not exist.
-pub fn unknown_predecessor(task: &TaskAddress) -> ApiError {
-    let message = format!("after: task {task} does not exist");
-    ApiError::new(ErrorKind::NotFound, "unknown_predecessor", message).with_field("after")
+/// The field that names what a task waits for, and the beginning of the reasons of its refusals.
+const fn names(kind: EdgeKind) -> (&'static str, &'static str) {
+    match kind {
+        EdgeKind::Follower => ("after", "predecessor"),
+        EdgeKind::Child => ("parent", "parent"),
+    }
 }
 
-/// A predecessor has ended in a way that never lets the task go on.
-pub fn predecessor_ended(why: &str) -> ApiError {
-    let message = format!("after: {why}, so that the task would never run");
-    ApiError::new(ErrorKind::Conflict, "predecessor_ended", message).with_field("after")
+/// What the task waits for does not exist.
+pub fn unknown_predecessor(kind: EdgeKind, task: &TaskAddress) -> ApiError {
+    let (field, name) = names(kind);
+    let message = format!("{field}: task {task} does not exist");
+    ApiError::new(ErrorKind::NotFound, format!("unknown_{name}"), message).with_field(field)
 }
 
-/// A predecessor in the same submit was refused.
-pub fn predecessor_refused(task: &TaskAddress, error: &ApiError) -> ApiError {
-    let message = format!("after: task {task} of this submit was refused: {error}");
+/// What the task waits for has ended in a way that never lets the task go on.
+pub fn predecessor_ended(kind: EdgeKind, why: &str) -> ApiError {
+    let (field, name) = names(kind);
+    let message = format!("{field}: {why}, so that the task would never run");
+    ApiError::new(ErrorKind::Conflict, format!("{name}_ended"), message).with_field(field)
+}
+
+/// The task would have more parents above it, or its parent more children, than is allowed.
+pub fn family_too_large(reason: &'static str, message: String) -> ApiError {
+    ApiError::invalid("parent", reason, message)
+}
+
+/// What the task waits for is in the same submit, and was refused.
+pub fn predecessor_refused(kind: EdgeKind, task: &TaskAddress, error: &ApiError) -> ApiError {
+    let (field, name) = names(kind);
+    let reason = format!("{name}_refused");
+    let message = format!("{field}: task {task} of this submit was refused: {error}");
     let refused = match error.kind() {
-        kind if kind.is_retryable() => ApiError::new(kind, "predecessor_refused", message),
-        _ => ApiError::new(ErrorKind::Conflict, "predecessor_refused", message),
+        kind if kind.is_retryable() => ApiError::new(kind, reason, message),
+        _ => ApiError::new(ErrorKind::Conflict, reason, message),
     };
-    let refused = refused.with_field("after");
+    let refused = refused.with_field(field);
     match error.retry_after() {
         Some(after) => refused.with_retry_after(after),
         None => refused,

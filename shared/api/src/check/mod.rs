@@ -13,7 +13,8 @@ mod schedule;
 mod task;
 
 pub use family::{
-    BatchOrder, batch_order, predecessor_ended, predecessor_refused, unknown_predecessor,
+    BatchOrder, batch_order, family_too_large, predecessor_ended, predecessor_refused,
+    unknown_predecessor,
 };
 #[cfg(feature = "grpc")]
 pub(crate) use job::HANDLER_CONFIG_BYTES_MAX;

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::as_text;
 use crate::{ApiError, check::field};
 
-/// A task to wait for.
+/// A task to wait for: a predecessor, or the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PredecessorSpec {
@@ -23,8 +23,10 @@ pub struct PredecessorSpec {
 /// The family of a submit; `None` if it asks for none.
 pub(super) fn family(
     job: &JobName,
+    parent: Option<PredecessorSpec>,
     after: Option<Vec<PredecessorSpec>>,
     trigger_on: Option<&str>,
+    fail_on_child: bool,
 ) -> Result<Option<Box<Family>>, ApiError> {
     let rule = trigger_on.map(|name| {
         let unknown = || {
@@ -34,25 +36,28 @@ pub(super) fn family(
         };
         TriggerOn::from_name(name).ok_or_else(unknown)
     });
-    let predecessor = |spec: PredecessorSpec| {
+    let predecessor = |field: &'static str, spec: PredecessorSpec| {
         let named = spec.job.map(|name| {
-            JobName::parse(&name).map_err(|error| ApiError::invalid("after", "invalid_name", error))
+            JobName::parse(&name).map_err(|error| ApiError::invalid(field, "invalid_name", error))
         });
         Ok(Predecessor::open(TaskAddress {
             job: named.transpose()?.unwrap_or_else(|| job.clone()),
-            id: field::task_id("after", &spec.id)?,
+            id: field::task_id(field, &spec.id)?,
         }))
     };
-    let after = after.unwrap_or_default().into_iter().map(predecessor);
+    let after = after.unwrap_or_default().into_iter();
+    let after = after.map(|one| predecessor("after", one));
     let family = Family {
         after: after.collect::<Result<_, ApiError>>()?,
         trigger_on: rule.transpose()?.unwrap_or_default(),
-        has_followers: false,
+        parent: parent.map(|one| predecessor("parent", one)).transpose()?,
+        fail_on_child,
+        ..Family::default()
     };
     Ok((family != Family::default()).then(|| Box::new(family)))
 }
 
-/// A task that the shown one waits for.
+/// A task that the shown one waits for, or has waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PredecessorView {
     /// Its job.
@@ -63,8 +68,8 @@ pub struct PredecessorView {
     #[serde(with = "as_text")]
     #[schema(value_type = uuid::Uuid)]
     pub id: TaskId,
-    /// How it ended, once the task that waits has been told: `succeeded`, `failed`, `cancelled`, `trashed`, `dropped` or
-    /// `deleted`.
+    /// How it ended, once the task that waits has been told: `succeeded`, `failed`, `cancelled`, `trashed`, `dropped`,
+    /// `deleted` or `children_failed`.
     pub end: Option<String>,
 }
 

@@ -94,6 +94,12 @@ pub struct TaskSubmit {
     /// `success` when absent. Any other end cancels it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_on: Option<String>,
+    /// The parent. The task goes on when the parent's own run has succeeded; those that wait for the parent wait for it, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<PredecessorSpec>,
+    /// Whether a child of this task that does not succeed makes it, for those that wait for it, a task that has not succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail_on_child: Option<bool>,
 }
 
 impl TaskSubmit {
@@ -144,7 +150,13 @@ impl TaskSubmit {
             )?,
             original_run_at: None,
             firing: None,
-            family: family(&job, self.after, self.trigger_on.as_deref())?,
+            family: family(
+                &job,
+                self.parent,
+                self.after,
+                self.trigger_on.as_deref(),
+                self.fail_on_child.unwrap_or_default(),
+            )?,
         };
         Ok(NewTask {
             id_is_given: id.is_some(),

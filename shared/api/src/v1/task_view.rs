@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    JobName, Lease, Owed, Policy, RunEnd, RunRecord, ScheduleName, StateKind, Task, TaskId,
-    TaskOptions, WorkerId, limits, truncate_text,
+    Children, JobName, Lease, Owed, Policy, RunEnd, RunRecord, ScheduleName, StateKind, Task,
+    TaskId, TaskOptions, WorkerId, limits, truncate_text,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -175,6 +175,18 @@ pub struct TaskView {
     /// Which of their ends let it go on: `success`, `failure` or `always`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger_on: Option<String>,
+    /// Its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<PredecessorView>,
+    /// What is known of its children: `open` (some may not have ended), `closing` or `closed`; absent without children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<String>,
+    /// How many of its children have not ended; 1000 stands for any greater number. Only shown with a single task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_children: Option<u32>,
+    /// How many of its children did not succeed; known once they are closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children_failed: Option<u32>,
     /// What the finished task has yet to cause beyond itself; it is not deleted before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owed: Option<OwedView>,
@@ -183,8 +195,9 @@ pub struct TaskView {
 /// What a finished task has yet to cause beyond itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwedView {
-    /// What is owed: `release`, its end is told to the tasks that wait for it; `deliver`, the delivery of its record to
-    /// the sink of its job.
+    /// What is owed: `children`, its children are told that its run is over; `release`, its end is told to its followers;
+    /// `leave`, its end is told to its parent; `deliver`, the delivery of its record to the sink of its job; `close`, its
+    /// family is closed when all children have ended.
     #[schema(example = json!(["deliver"]))]
     pub effects: Vec<String>,
     /// When it is tried next.
@@ -270,6 +283,8 @@ impl TaskView {
         let kind = task.kind();
         let family = task.family();
         let after = family.map_or(&[][..], |family| &family.after);
+        let parent = family.filter(|family| family.children != Children::None);
+        let closed = parent.filter(|family| family.children == Children::Closed);
         let rule = family.map(|family| family.trigger_on).unwrap_or_default();
         let payload = show(&task.payload, options.content_type.as_deref());
         let content_type = match &options.content_type {
@@ -336,6 +351,10 @@ impl TaskView {
             runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),
             after: after.iter().map(Into::into).collect(),
             trigger_on: (!after.is_empty()).then(|| rule.name().to_owned()),
+            parent: family.and_then(|family| family.parent.as_ref().map(Into::into)),
+            children: parent.map(|family| family.children.name().to_owned()),
+            open_children: parent.and_then(|family| family.open_children),
+            children_failed: closed.map(|family| family.children_failed),
             owed: task.owed.as_deref().map(Into::into),
         })
     }

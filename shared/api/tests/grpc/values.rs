@@ -136,7 +136,7 @@ pub(crate) fn options() -> TaskOptions {
                 id: id(9),
             })],
             trigger_on: TriggerOn::Failure,
-            has_followers: false,
+            ..Family::default()
         })),
     }
 }

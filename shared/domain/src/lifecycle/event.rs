@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use super::Verb;
 use crate::{
-    Effect, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd, Timestamp, Token,
-    Weight, WorkerId, WriteId,
+    EdgeKind, Effect, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd, Timestamp,
+    Token, Weight, WorkerId, WriteId,
 };
 
 /// What happens to a task: the input of [`apply`](crate::apply).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Another task is about to wait for this one.
-    Follow,
+    Follow(EdgeKind),
     /// A task that this one waits for has ended.
     Release(Release),
     /// The consumer found that the trigger time has passed.
@@ -94,6 +94,8 @@ pub enum Event {
     },
     /// An operator puts a failed or trashed task back with a fresh count of tries.
     Redrive,
+    /// All children of a task that has succeeded seem to have ended.
+    Close(Close),
     /// The consumer has done, or failed to do, an effect that the task owes.
     Settle(Settle),
 }
@@ -102,7 +104,8 @@ impl Event {
     /// Which kind of event this is.
     pub const fn verb(&self) -> Verb {
         match self {
-            Self::Follow => Verb::Follow,
+            Self::Follow(_) => Verb::Follow,
+            Self::Close(_) => Verb::Close,
             Self::Release(_) => Verb::Release,
             Self::Trigger(_) => Verb::Trigger,
             Self::Reclaim(_) => Verb::Reclaim,
@@ -127,12 +130,24 @@ impl Event {
 /// before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Release {
+    /// Why this task waits for it.
+    pub kind: EdgeKind,
     /// The task that has ended.
     pub from: TaskAddress,
     /// How it ended.
     pub end: TaskEnd,
     /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
     pub token: Option<Token>,
+}
+
+/// The two steps by which a family is closed, so that no child slips in between: a mark, which a new child removes, and the
+/// end, after the children were read once more. Each is refused if the task has changed since it was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Close {
+    /// The write of the task that was read.
+    pub seen: WriteId,
+    /// How many children did not succeed, in the second step; `None` in the first.
+    pub failed: Option<u32>,
 }
 
 /// A task whose trigger time has passed, as the consumer read it. The event is refused if the task has moved since.

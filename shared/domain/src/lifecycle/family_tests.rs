@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Due, Family, Jitter, JobName, NewTask, Predecessor, Reason, Sink, StateKind, TaskAddress,
-    TaskEnd, TaskId, TaskOptions, TriggerOn, check_task, check_transition,
+    Due, EdgeKind, Jitter, JobName, NewTask, Predecessor, Reason, Sink, TaskAddress, TaskEnd,
+    TaskId, TaskOptions, TriggerOn, check_task, check_transition,
 };
 
 fn address(number: u8) -> TaskAddress {
@@ -26,7 +26,7 @@ fn waiting(after: &[u8], trigger_on: TriggerOn, due: Due) -> Task {
             .map(|n| Predecessor::open(address(*n)))
             .collect(),
         trigger_on,
-        has_followers: false,
+        ..Family::default()
     };
     let id = TaskId::from_bytes([200; 16]);
     let mut new = NewTask::now(id, JobName::parse("mail").unwrap(), Bytes::new());
@@ -52,6 +52,7 @@ fn after(task: &Task, event: &Event, seconds: i64) -> Result<Task, Reason> {
 
 fn release(from: u8, end: TaskEnd) -> Event {
     Event::Release(Release {
+        kind: EdgeKind::Follower,
         from: address(from),
         end,
         token: Some(Token::from_random(9)),
@@ -86,6 +87,7 @@ fn f_096_a_released_task_still_waits_for_its_own_due_time() {
     assert_eq!(late.kind(), StateKind::Enqueued);
     // A job that holds its tasks back leaves them to the scan.
     let held = Event::Release(Release {
+        kind: EdgeKind::Follower,
         from: address(1),
         end: TaskEnd::Succeeded,
         token: None,
@@ -99,7 +101,10 @@ fn a_12_each_rule_accepts_its_ends_and_any_other_end_cancels_with_a_reason() {
     use TaskEnd::*;
     for (rule, accepted) in [
         (TriggerOn::Success, &[Succeeded][..]),
-        (TriggerOn::Failure, &[Failed, Cancelled, Trashed, Dropped]),
+        (
+            TriggerOn::Failure,
+            &[Failed, Cancelled, Trashed, Dropped, ChildrenFailed],
+        ),
         (TriggerOn::Always, &TaskEnd::ALL),
     ] {
         for end in TaskEnd::ALL {
@@ -134,12 +139,15 @@ fn f_095_only_a_task_that_others_wait_for_owes_its_end_to_them() {
     let task = waiting(&[1], TriggerOn::Success, Due::Now);
     assert_eq!(owed(&task, &Policy::default()), []);
     assert_eq!(owed(&task, &sink), [Effect::Deliver]);
-    let followed = after(&task, &Event::Follow, 2).unwrap();
+    let followed = after(&task, &Event::Follow(EdgeKind::Follower), 2).unwrap();
     assert_eq!(followed.state, task.state);
     assert_eq!(owed(&followed, &Policy::default()), [Effect::Release]);
     assert_eq!(owed(&followed, &sink), [Effect::Release, Effect::Deliver]);
     let ended = after(&followed, &cancel, 3).unwrap();
-    assert_eq!(after(&ended, &Event::Follow, 4), Err(Reason::Finished));
+    assert_eq!(
+        after(&ended, &Event::Follow(EdgeKind::Follower), 4),
+        Err(Reason::Finished)
+    );
 }
 
 #[test]
@@ -160,4 +168,184 @@ fn the_time_between_two_checks_of_a_waiting_task_doubles() {
     }
     // The task was submitted after one second.
     assert_eq!(checks, [61, 121, 241, 481, 961, 1_861, 2_761]);
+}
+
+/// A child of the task with number 1.
+fn child() -> Task {
+    let mut task = waiting(&[9], TriggerOn::Success, Due::Now);
+    let family = Family {
+        parent: Some(Predecessor::open(address(1))),
+        ..Family::default()
+    };
+    task.options.get_or_insert_default().family = Some(Box::new(family));
+    assert_eq!(check_task(&task), Ok(()));
+    task
+}
+
+fn parent_told(end: TaskEnd) -> Event {
+    Event::Release(Release {
+        kind: EdgeKind::Child,
+        from: address(1),
+        end,
+        token: Some(Token::from_random(9)),
+    })
+}
+
+/// A task that has run, with children.
+fn ran(outcome: Outcome, family: Family) -> Task {
+    let id = TaskId::from_bytes([1; 16]);
+    let mut new = NewTask::now(id, JobName::parse("import").unwrap(), Bytes::new());
+    new.options.get_or_insert_default().family = Some(Box::new(family));
+    let (token, write) = (Token::from_random(1), WriteId::from_random(1));
+    let task = new.into_task(&Policy::default(), at(1), token, write, true);
+    let task = after(&task, &Event::Follow(EdgeKind::Child), 2).unwrap();
+    let claim = Event::Claim(Claim {
+        token,
+        worker: WorkerId::parse("w@1").unwrap(),
+        start: true,
+    });
+    let task = after(&task, &claim, 3).unwrap();
+    let finish = Event::Finish {
+        token,
+        started_at: None,
+        outcome,
+        jitter: Jitter::default(),
+    };
+    after(&task, &finish, 4).unwrap()
+}
+
+fn effects(task: &Task) -> Vec<Effect> {
+    let owed = task.owed.as_deref();
+    owed.map_or(Vec::new(), |owed| owed.effects.clone())
+}
+
+fn close(task: &Task, failed: Option<u32>, seconds: i64) -> Result<Task, Reason> {
+    let seen = task.write;
+    after(task, &Event::Close(Close { seen, failed }), seconds)
+}
+
+#[test]
+fn f_093_a_child_waits_for_its_parents_run_and_then_goes_on() {
+    let child = child();
+    let on = after(&child, &parent_told(TaskEnd::Succeeded), 5).unwrap();
+    assert_eq!(on.kind(), StateKind::Enqueued);
+    let as_follower = after(&child, &release(1, TaskEnd::Succeeded), 5);
+    let refused = Err(Reason::NotWaiting);
+    assert_eq!(as_follower, refused, "it is told as a child");
+    for end in [
+        TaskEnd::Failed,
+        TaskEnd::Cancelled,
+        TaskEnd::Trashed,
+        TaskEnd::Deleted,
+    ] {
+        let ended = after(&child, &parent_told(end), 5).unwrap();
+        assert_eq!(ended.kind(), StateKind::Cancelled);
+        let why = format!("parent {} {}", address(1), end.words());
+        assert_eq!(ended.error.as_deref(), Some(&*why));
+        assert_eq!(effects(&ended), [Effect::Leave]);
+    }
+}
+
+#[test]
+fn a_10_a_task_with_a_parent_and_a_predecessor_waits_for_both() {
+    let mut task = child();
+    let options = task.options.as_mut().unwrap();
+    options.family.as_mut().unwrap().after = vec![Predecessor::open(address(2))];
+    let told = after(&task, &parent_told(TaskEnd::Succeeded), 5).unwrap();
+    assert_eq!(told.kind(), StateKind::Waiting);
+    let both = after(&told, &release(2, TaskEnd::Succeeded), 6).unwrap();
+    assert_eq!(both.kind(), StateKind::Enqueued);
+    let other = after(&task, &release(2, TaskEnd::Succeeded), 5).unwrap();
+    assert_eq!(other.kind(), StateKind::Waiting);
+}
+
+#[test]
+fn f_094_a_parent_is_open_until_its_family_is_closed_in_two_steps() {
+    let family = Family {
+        parent: Some(Predecessor {
+            task: address(7),
+            end: Some(TaskEnd::Succeeded),
+        }),
+        has_followers: true,
+        ..Family::default()
+    };
+    let parent = ran(Outcome::Success { result: None }, family);
+    assert_eq!(effects(&parent), [Effect::Children, Effect::Close]);
+    assert_eq!((parent.is_open_family(), parent.family_end()), (true, None));
+    let unmarked = close(&parent, Some(0), 5);
+    assert_eq!(unmarked, Err(Reason::Moved));
+    let closing = close(&parent, None, 5).unwrap();
+    assert_eq!(closing.children(), Children::Closing);
+    // A child that is added in between removes the mark, and the second step is refused.
+    let added = after(&closing, &Event::Follow(EdgeKind::Child), 6).unwrap();
+    assert_eq!(added.children(), Children::Open);
+    let stale = Close {
+        seen: closing.write,
+        failed: Some(0),
+    };
+    let late = after(&added, &Event::Close(stale), 7);
+    assert_eq!(late, Err(Reason::Moved));
+    let closing = close(&added, None, 8).unwrap();
+    let closed = close(&closing, Some(2), 9).unwrap();
+    let owed = [Effect::Release, Effect::Leave, Effect::Children];
+    assert_eq!(effects(&closed), owed);
+    assert_eq!(closed.family_end(), Some(TaskEnd::Succeeded));
+    assert_eq!(closed.family().unwrap().children_failed, 2);
+    let again = after(&closed, &Event::Follow(EdgeKind::Child), 10);
+    assert_eq!(again, Err(Reason::Finished));
+    assert_eq!(close(&closed, None, 10), Err(Reason::Finished));
+}
+
+#[test]
+fn a_14_a_failed_child_fails_the_family_only_if_the_parent_asks_for_that() {
+    for (fail_on_child, failed, end) in [
+        (false, 1, TaskEnd::Succeeded),
+        (true, 0, TaskEnd::Succeeded),
+        (true, 1, TaskEnd::ChildrenFailed),
+    ] {
+        let family = Family {
+            fail_on_child,
+            ..Family::default()
+        };
+        let parent = ran(Outcome::Success { result: None }, family);
+        let closing = close(&parent, None, 5).unwrap();
+        let closed = close(&closing, Some(failed), 6).unwrap();
+        assert_eq!(closed.family_end(), Some(end));
+    }
+}
+
+#[test]
+fn a_11_the_family_of_a_parent_that_fails_ends_with_it() {
+    let error = "no".into();
+    let family = Family {
+        has_followers: true,
+        ..Family::default()
+    };
+    let parent = ran(Outcome::Fatal { error }, family);
+    assert_eq!(effects(&parent), [Effect::Children, Effect::Release]);
+    assert_eq!(parent.family_end(), Some(TaskEnd::Failed));
+    let late = after(&parent, &Event::Follow(EdgeKind::Child), 9);
+    assert_eq!(late, Err(Reason::Finished));
+    let again = after(&parent, &Event::Redrive, 9).unwrap();
+    assert_eq!(again.children(), Children::Open);
+}
+
+#[test]
+fn d_12_an_open_family_is_checked_now_and_then_and_only_closing_ends_that() {
+    let parent = ran(Outcome::Success { result: None }, Family::default());
+    let settle = |task: &Task, effect, failed: bool| {
+        Event::Settle(Settle {
+            seen: task.write,
+            effect,
+            failed: failed.then(|| ("open".into(), Jitter::default())),
+        })
+    };
+    let told = after(&parent, &settle(&parent, Effect::Children, false), 5).unwrap();
+    assert_eq!(effects(&told), [Effect::Close]);
+    assert_eq!(told.trigger_at(), Some(at(65)));
+    let done = after(&told, &settle(&told, Effect::Close, false), 65);
+    assert_eq!(done, Err(Reason::Moved));
+    let checked = after(&told, &settle(&told, Effect::Close, true), 65).unwrap();
+    assert_eq!(checked.trigger_at(), Some(at(65 + 61)));
+    assert_eq!(checked.owed.as_ref().unwrap().failures, 0);
 }

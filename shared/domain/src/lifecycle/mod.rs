@@ -4,6 +4,7 @@ mod abandon;
 mod cancel;
 mod checkpoint;
 mod claim;
+mod close;
 mod event;
 mod finish;
 mod follow;
@@ -23,12 +24,12 @@ mod verb;
 use std::sync::Arc;
 
 use crate::{
-    Effect, Owed, Policy, RunEnd, RunRecord, State, Task, Timestamp, Token, WorkerId, WriteId,
-    limits, truncate_text,
+    Children, Effect, Family, Owed, Policy, RunEnd, RunRecord, State, StateKind, Task, Timestamp,
+    Token, WorkerId, WriteId, limits, truncate_text,
 };
 
 pub use event::{
-    Claim, Event, Modification, Outcome, Reclaim, Release, RunningCancel, Settle, Trigger,
+    Claim, Close, Event, Modification, Outcome, Reclaim, Release, RunningCancel, Settle, Trigger,
 };
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
@@ -57,7 +58,8 @@ pub fn apply(
         now,
     };
     match event {
-        Event::Follow => follow::follow(&context),
+        Event::Follow(kind) => follow::follow(&context, *kind),
+        Event::Close(step) => close::close(&context, *step),
         Event::Release(ended) => release::release(&context, ended),
         Event::Trigger(trigger) => trigger::trigger(&context, trigger),
         Event::Reclaim(lost) => reclaim::reclaim(&context, lost),
@@ -115,14 +117,31 @@ impl MoveContext<'_> {
         }
     }
 
-    /// The transition into a final state. The task owes its end to those that wait for it, and its record if its job has
-    /// a sink.
+    /// The transition into a final state. The task owes its end to its family, and its record if its job has a sink.
     fn end(&self, state: State, error: Option<Arc<str>>) -> Transition {
-        let release = self.task.has_followers().then_some(Effect::Release);
-        let deliver = self.policy.sink.as_ref().map(|_| Effect::Deliver);
-        let effects = release.into_iter().chain(deliver).collect();
+        let family = self.task.family();
+        let is_parent = self.task.children() != Children::None;
+        // The family of a task that has not succeeded ends with it: no child of it has begun.
+        let stays_open = is_parent && state.kind() == StateKind::Succeeded;
+        let closed = family.filter(|_| is_parent && !stays_open).map(|family| {
+            Box::new(Family {
+                children: Children::Closed,
+                ..family.clone()
+            })
+        });
+        let has_parent = family.is_some_and(|family| family.parent.is_some());
+        let owes = [
+            (Effect::Children, is_parent),
+            (Effect::Release, self.task.has_followers() && !stays_open),
+            (Effect::Leave, has_parent && !stays_open),
+            (Effect::Deliver, self.policy.sink.is_some()),
+            (Effect::Close, stays_open),
+        ];
+        let effects = owes.into_iter().filter(|(_, owes)| *owes);
+        let effects = effects.map(|(effect, _)| effect).collect();
         Transition {
             owed: Owed::new(effects, self.now),
+            family: closed,
             finished_at: Some(self.now),
             last_owner: self.task.lease().map(|lease| lease.worker.clone()),
             cancel_requested: false,

@@ -2,9 +2,18 @@
 //! sink that is down must not keep an operator from the redrive.
 
 use super::{MoveContext, Reason, Rejected, Transition};
-use crate::State;
+use crate::{Children, Family, State};
 
 pub(super) fn redrive(context: &MoveContext<'_>) -> Result<Transition, Rejected> {
+    // Children may be added again, and the followers are told again.
+    let family = context.task.family();
+    let family = family.filter(|family| family.children == Children::Closed);
+    let family = family.map(|family| {
+        Box::new(Family {
+            children: Children::Open,
+            ..family.clone()
+        })
+    });
     match context.task.state {
         State::Failed | State::Trashed => Ok(Transition {
             tries: 0,
@@ -12,6 +21,7 @@ pub(super) fn redrive(context: &MoveContext<'_>) -> Result<Transition, Rejected>
             started_at: None,
             last_owner: None,
             fresh: true,
+            family,
             ..context.to(State::New {
                 due_at: context.now,
             })

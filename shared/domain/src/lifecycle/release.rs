@@ -13,14 +13,17 @@ pub(super) fn release(
     };
     let mut family = context.task.family().cloned().ok_or_else(not_waiting)?;
     // A set, each element of which is removed once: the end of a predecessor may be told any number of times.
-    let mut open = family.after.iter_mut().filter(|one| one.end.is_none());
-    let told = open.find(|one| one.task == release.from);
+    let mut open = family.waits_for(release.kind).iter_mut();
+    let told = open.find(|one| one.end.is_none() && one.task == release.from);
     told.ok_or_else(not_waiting)?.end = Some(release.end);
-    let decided = match family.refusal(&release.from, release.end) {
+    let decided = match family.refusal(release.kind, &release.from, release.end) {
         Some(why) => context.end(State::Cancelled, Some(error_text(&why))),
         None if family.is_open() => context.to(State::Waiting { check_at }),
         None => go_on(context, release.token),
     };
+    if let Some(ended) = &decided.family {
+        family.children = ended.children;
+    }
     Ok(Transition {
         family: Some(Box::new(family)),
         ..decided

@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use super::*;
 use crate::{
-    Family, Jitter, JobName, Lease, NewTask, Overrides, Predecessor, Priority, RetryClass,
-    StateKind, TaskAddress, TaskEnd, TaskId, check_task, check_transition,
+    EdgeKind, Jitter, JobName, Lease, NewTask, Overrides, Predecessor, Priority, RetryClass,
+    TaskAddress, TaskEnd, TaskId, check_task, check_transition,
 };
 
 /// One cell of the table: the next state, or the reason of the refusal.
@@ -40,7 +40,8 @@ const fn row(unfinished: [Cell; 6], finished: Reason) -> [Cell; 11] {
 /// The ordinary event of each verb: present token, valid lease, trigger time just passed, handler successful, a cancel
 /// that refuses running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the final states.
 #[rustfmt::skip]
-const TABLE: [(Verb, [Cell; 11]); 17] = [
+const TABLE: [(Verb, [Cell; 11]); 18] = [
+    (Verb::Close, row([no(NotFinished); 6], Finished)),
     (Verb::Follow, row([to(StateKind::Waiting), to(New), to(Enqueued), to(Claimed), to(Processing), to(Retriable)], Finished)),
     (Verb::Release, row([to(Enqueued), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting)], NotWaiting)),
     (Verb::Trigger, row([to(StateKind::Waiting), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued), to(Enqueued)], Finished)),
@@ -159,14 +160,24 @@ fn waiting_for(task: TaskAddress) -> Family {
 
 fn release_event(from: TaskAddress, end: TaskEnd) -> Event {
     let token = Some(token(NEXT));
-    Event::Release(Release { from, end, token })
+    let kind = EdgeKind::Follower;
+    Event::Release(Release {
+        kind,
+        from,
+        end,
+        token,
+    })
 }
 
 /// The ordinary event of a verb for a task, by a worker that shows the token `shown`.
 fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
     let (next, jitter) = (token(NEXT), Jitter::default());
     match verb {
-        Verb::Follow => Event::Follow,
+        Verb::Follow => Event::Follow(EdgeKind::Follower),
+        Verb::Close => Event::Close(Close {
+            seen: task.write,
+            failed: None,
+        }),
         Verb::Release => release_event(other(), TaskEnd::Succeeded),
         Verb::Trigger => Event::Trigger(Trigger {
             seen: task.kind(),
@@ -306,7 +317,7 @@ fn check_cell(task: &Task, verb: Verb, event: &Event, expected: Cell) {
 #[test]
 fn f_069_each_verb_in_each_state_does_what_the_table_says() {
     let verbs: BTreeSet<_> = TABLE.iter().map(|(verb, _)| *verb).collect();
-    assert_eq!(verbs.len(), 17);
+    assert_eq!(verbs.len(), 18);
     for (verb, row) in TABLE {
         for (kind, expected) in StateKind::ALL.into_iter().zip(row) {
             let task = sample(kind);

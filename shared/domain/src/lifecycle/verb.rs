@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Verb {
     /// [`Event::Follow`]
     Follow,
+    /// [`Event::Close`]
+    Close,
     /// [`Event::Release`]
     Release,
     /// [`Event::Trigger`]
@@ -46,6 +48,7 @@ impl Verb {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Follow => "follow",
+            Self::Close => "close",
             Self::Release => "release",
             Self::Trigger => "trigger",
             Self::Reclaim => "reclaim",

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Event, Jitter, JobName, NewTask, Outcome, Policy, Rejected, RetryClass, State,
-    StateKind, Task, TaskId, TaskOptions, Timestamp, Token, Transition, Verb, WriteId, apply,
-    check_task, check_transition, limits,
+    Backoff, Children, Event, Jitter, JobName, NewTask, Outcome, Policy, Rejected, RetryClass,
+    State, StateKind, Task, TaskId, TaskOptions, Timestamp, Token, Transition, Verb, WriteId,
+    apply, check_task, check_transition, limits,
 };
 use proptest::prelude::*;
 
@@ -24,7 +24,13 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let carries_token = !matches!(
         draft.verb,
-        Verb::Follow | Verb::Release | Verb::Cancel | Verb::Modify | Verb::Drop | Verb::Redrive
+        Verb::Follow
+            | Verb::Close
+            | Verb::Release
+            | Verb::Cancel
+            | Verb::Modify
+            | Verb::Drop
+            | Verb::Redrive
     );
     let after = match decided {
         Err(rejected) => {
@@ -36,9 +42,16 @@ fn check(
     };
     prop_assert!(!(draft.stale && carries_token), "stale {event:?}");
     prop_assert_eq!(check_transition(before, after), Ok(()));
-    prop_assert!(!before.kind().is_final() || matches!(draft.verb, Verb::Redrive | Verb::Settle));
+    prop_assert!(
+        !before.kind().is_final()
+            || matches!(
+                draft.verb,
+                Verb::Redrive | Verb::Settle | Verb::Follow | Verb::Close
+            )
+    );
     let ends = after.kind().is_final() && !before.kind().is_final();
-    let owes = job.sink.is_some() || before.has_followers();
+    let is_parent = before.children() != Children::None;
+    let owes = job.sink.is_some() || before.has_followers() || is_parent;
     prop_assert!(!ends || after.owed.is_some() == owes);
     prop_assert!(after.changed_at >= before.changed_at);
     prop_assert!(after.kind().is_final() || after.trigger_at().is_some());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Claim, Effect, Event, Family, Jitter, JobName, Modification, NewTask, Outcome,
-    Overrides, Policy, Predecessor, Priority, Reclaim, Release, RetryClass, RetryPolicy,
+    Backoff, Claim, Close, EdgeKind, Effect, Event, Family, Jitter, JobName, Modification, NewTask,
+    Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Release, RetryClass, RetryPolicy,
     RunningCancel, Settle, Sink, State, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp,
-    Token, Trigger, TriggerOn, Verb, WorkerId, WriteId,
+    Token, Trigger, Verb, WorkerId, WriteId,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,8 @@ pub(crate) struct EventDraft {
     pub(crate) random: u64,
 }
 
-const VERBS: [Verb; 17] = [
+const VERBS: [Verb; 18] = [
+    Verb::Close,
     Verb::Follow,
     Verb::Release,
     Verb::Trigger,
@@ -185,8 +186,7 @@ pub(crate) fn created() -> impl Strategy<Value = Task> {
                 let after = vec![Predecessor::open(predecessor())];
                 task.options.get_or_insert_default().family = Some(Box::new(Family {
                     after,
-                    trigger_on: TriggerOn::Success,
-                    has_followers: false,
+                    ..Family::default()
                 }));
                 task.state = State::Waiting {
                     check_at: now.after(Family::CHECK_FIRST),
@@ -215,8 +215,19 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
     let next = Token::from_random(fresh);
     let jitter = Jitter::from_random(draft.random);
     match draft.verb {
-        Verb::Follow => Event::Follow,
+        Verb::Follow => Event::Follow(match draft.flag {
+            true => EdgeKind::Child,
+            false => EdgeKind::Follower,
+        }),
+        Verb::Close => Event::Close(Close {
+            seen: match draft.stale {
+                true => WriteId::from_random(u64::MAX - 1),
+                false => task.write,
+            },
+            failed: draft.flag.then_some(1),
+        }),
         Verb::Release => Event::Release(Release {
+            kind: EdgeKind::Follower,
             from: predecessor(),
             end: match draft.stale {
                 true => TaskEnd::Failed,

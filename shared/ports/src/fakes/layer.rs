@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dueline_domain::{
-    Job, JobName, Schedule, ScheduleName, Task, TaskId, TaskRef, Timestamp, WorkerId,
+    Job, JobName, Schedule, ScheduleName, Task, TaskAddress, TaskEnd, TaskId, TaskRef, Timestamp,
+    WorkerId,
 };
 
 use crate::{
@@ -141,6 +142,18 @@ pub trait StoreLayer: Send + Sync + 'static {
     async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
         self.below().edges(query).await
     }
+
+    async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
+        self.below().end_edge(edge, end).await
+    }
+
+    async fn open_children(
+        &self,
+        parent: &TaskAddress,
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, StoreError> {
+        self.below().open_children(parent, limit).await
+    }
 }
 
 #[async_trait]
@@ -275,5 +288,17 @@ impl<T: StoreLayer> FamilyStore for T {
 
     async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
         StoreLayer::edges(self, query).await
+    }
+
+    async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
+        StoreLayer::end_edge(self, edge, end).await
+    }
+
+    async fn open_children(
+        &self,
+        parent: &TaskAddress,
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, StoreError> {
+        StoreLayer::open_children(self, parent, limit).await
     }
 }

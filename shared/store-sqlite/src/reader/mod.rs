@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 pub(crate) use self::{
     due::due,
-    families::edges,
+    families::{edges, open_children},
     list::{list, parse_cursor},
     schedules::{due_schedules, schedule, schedules},
     tasks::{get, owned, ready, stats, workers},

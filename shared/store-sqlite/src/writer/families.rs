@@ -1,26 +1,43 @@
 //! Edges of tasks that wait for others.
 
+use dueline_domain::TaskEnd;
 use dueline_ports::{Edge, StoreError};
 
 use super::{ItemError, Writer};
+use crate::row;
 
 impl Writer {
     pub(crate) fn put_edges(&self, edges: &[Edge]) -> Result<(), ItemError> {
         let mut insert = self.db.prepare_cached(
-            "INSERT OR IGNORE INTO edge (job, task, kind, to_job, to_task) VALUES (?1, ?2, 0, ?3, ?4)",
+            "INSERT OR IGNORE INTO edge (job, task, kind, to_job, to_task) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        let job = |edge: &Edge| {
-            let entry = self.jobs.get(&edge.from.job);
-            entry.ok_or_else(|| StoreError::no_job(&edge.from.job))
-        };
         // All or none: an error of one edge does not end the transaction.
-        let rows: Vec<i64> = edges
-            .iter()
-            .map(|edge| job(edge).map(|entry| entry.row))
-            .collect::<Result<_, _>>()?;
-        for (Edge { from, to }, row) in edges.iter().zip(rows) {
-            insert.execute((row, from.id.as_bytes(), to.job.as_str(), to.id.as_bytes()))?;
+        let rows = edges.iter().map(|edge| self.job_row(edge));
+        let rows: Vec<i64> = rows.collect::<Result<_, _>>()?;
+        for (Edge { from, kind, to }, row) in edges.iter().zip(rows) {
+            let (job, id) = (to.job.as_str(), to.id.as_bytes());
+            insert.execute((row, from.id.as_bytes(), row::edge_code(*kind), job, id))?;
         }
         Ok(())
+    }
+
+    pub(crate) fn end_edge(&self, edge: &Edge, end: TaskEnd) -> Result<(), ItemError> {
+        let row = self.job_row(edge)?;
+        let Edge { from, kind, to } = edge;
+        let (job, id) = (to.job.as_str(), to.id.as_bytes());
+        let kind = row::edge_code(*kind);
+        self.db
+            .prepare_cached(
+                "INSERT INTO edge (job, task, kind, to_job, to_task, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+                 ON CONFLICT DO UPDATE SET ended = ?6",
+            )?
+            .execute((row, from.id.as_bytes(), kind, job, id, end.name()))?;
+        Ok(())
+    }
+
+    fn job_row(&self, edge: &Edge) -> Result<i64, StoreError> {
+        let entry = self.jobs.get(&edge.from.job);
+        let entry = entry.ok_or_else(|| StoreError::no_job(&edge.from.job))?;
+        Ok(entry.row)
     }
 }

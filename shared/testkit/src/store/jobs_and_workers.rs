@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Timestamp, WorkerId};
+use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, Timestamp, WorkerId};
 use dueline_ports::{
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, StoreError, WorkerRecord, WorkerStore,
 };
@@ -81,5 +81,19 @@ impl FamilyStore for FaultyStore {
     async fn edges(&self, query: EdgeQuery) -> Result<EdgePage, StoreError> {
         let call = || self.inner.edges(query.clone());
         self.call_one(StoreMethod::Edges, call).await
+    }
+
+    async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
+        let call = || self.inner.end_edge(edge.clone(), end);
+        self.call_one(StoreMethod::EndEdge, call).await
+    }
+
+    async fn open_children(
+        &self,
+        parent: &TaskAddress,
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, StoreError> {
+        let call = || self.inner.open_children(parent, limit);
+        self.call_one(StoreMethod::OpenChildren, call).await
     }
 }

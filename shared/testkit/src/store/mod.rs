@@ -71,6 +71,10 @@ pub enum StoreMethod {
     PutEdges,
     /// `FamilyStore::edges`
     Edges,
+    /// `FamilyStore::end_edge`
+    EndEdge,
+    /// `FamilyStore::open_children`
+    OpenChildren,
 }
 
 /// Probabilities of the faults of a call, in thousandths.

@@ -51,7 +51,7 @@ fn after_of(job: &str, ids: &[&str], trigger_on: TriggerOn) -> TaskOptions {
         family: Some(Box::new(Family {
             after: ids.iter().map(address).map(Predecessor::open).collect(),
             trigger_on,
-            has_followers: false,
+            ..Family::default()
         })),
         ..TaskOptions::default()
     }

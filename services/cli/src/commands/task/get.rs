@@ -68,7 +68,9 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("details", details),
         ("priority", Some(Cell::new(priority(task)))),
         ("weight", weight),
+        ("parent", task.parent.as_ref().map(parent)),
         ("waits for", after(task)),
+        ("children", children(task)),
         ("tries", Some(Cell::new(tries))),
         ("losses", losses),
         ("submitted", when(Some(task.created_at))),
@@ -121,13 +123,30 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
     text
 }
 
+/// A task that another one waits for, and how it has ended.
+fn predecessor(one: &PredecessorView) -> String {
+    let end = one.end.as_deref().unwrap_or("open");
+    format!("{}/{} ({end})", one.job, one.id)
+}
+
+fn parent(parent: &PredecessorView) -> Cell {
+    Cell::new(clean(&predecessor(parent)))
+}
+
+/// How many children have not ended, or did not succeed.
+fn children(task: &TaskView) -> Option<Cell> {
+    let children = task.children.as_deref()?;
+    let text = match (task.open_children, task.children_failed) {
+        (_, Some(failed)) if failed > 0 => format!("{children}, {failed} did not succeed"),
+        (Some(open), _) if open > 0 => format!("{open} have not ended"),
+        _ => children.to_owned(),
+    };
+    Some(Cell::new(clean(&text)))
+}
+
 /// The tasks that a task waits for, or has waited for, and how they have ended.
 fn after(task: &TaskView) -> Option<Cell> {
-    let one = |one: &PredecessorView| {
-        let end = one.end.as_deref().unwrap_or("open");
-        format!("{}/{} ({end})", one.job, one.id)
-    };
-    let after: Vec<_> = task.after.iter().map(one).collect();
+    let after: Vec<_> = task.after.iter().map(predecessor).collect();
     let rule = match task.trigger_on.as_deref() {
         None | Some("success") => String::new(),
         Some(rule) => format!("; goes on after: {rule}"),

@@ -113,6 +113,14 @@ struct SingleTaskArgs {
     #[arg(long, value_name = "TASK", value_parser = parse_predecessor, conflicts_with = "batch")]
     after: Vec<PredecessorSpec>,
 
+    /// Parent, of the same job or as JOB/UUID: the task goes on when the parent's own run has succeeded
+    #[arg(long, value_name = "TASK", value_parser = parse_predecessor, conflicts_with = "batch")]
+    parent: Option<PredecessorSpec>,
+
+    /// A child that does not succeed makes this task, for its followers, one that has not succeeded
+    #[arg(long, conflicts_with = "batch")]
+    fail_on_child: bool,
+
     /// Ends of those tasks that let this one go on: success, failure or always [default: success]
     #[arg(long, value_name = "RULE", value_parser = parse_rule, requires = "after", conflicts_with = "batch")]
     trigger_on: Option<String>,
@@ -225,6 +233,8 @@ impl SingleTaskArgs {
             key: self.key,
             after: (!self.after.is_empty()).then_some(self.after),
             trigger_on: self.trigger_on,
+            parent: self.parent,
+            fail_on_child: self.fail_on_child.then_some(true),
             retries_max: self.retries,
             run_timeout_ms: self.timeout.map(millis),
             heartbeat_timeout_ms: self.heartbeat_timeout.map(millis),
@@ -289,6 +299,9 @@ mod tests {
             "import/0197b0c4-0000-7000-8000-000000000003",
             "--trigger-on",
             "always",
+            "--parent",
+            "0197b0c4-0000-7000-8000-000000000004",
+            "--fail-on-child",
             "--id",
             "0197b0c4-0000-7000-8000-000000000001",
         ];
@@ -300,7 +313,7 @@ mod tests {
                 { "id": "0197b0c4-0000-7000-8000-000000000002" },
                 { "job": "import", "id": "0197b0c4-0000-7000-8000-000000000003" },
             ],
-            "trigger_on": "always",
+            "trigger_on": "always", "parent": { "id": "0197b0c4-0000-7000-8000-000000000004" }, "fail_on_child": true,
         });
         assert_eq!(request(&args), expected);
         assert_eq!(

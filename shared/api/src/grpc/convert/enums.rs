@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dueline_domain::{
-    FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind, TaskEnd, TriggerOn,
+    Children, FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind, TaskEnd, TriggerOn,
 };
 
 use crate::{ApiError, ErrorKind, grpc::proto};
@@ -49,7 +49,9 @@ enums! {
     TriggerOn = TriggerOn, unspecified: Some(TriggerOn::Success), fn trigger_on,
         [Success, Failure, Always];
     TaskEnd = TaskEnd, unspecified: None, fn task_end,
-        [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted];
+        [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted, ChildrenFailed];
+    Children = Children, unspecified: Some(Children::None), fn children,
+        [None, Open, Closing, Closed];
     RetryClass = RetryClass, unspecified: Some(RetryClass::Standard), fn retry_class,
         [Standard, Quick, Slow, RateLimited, WorkerLost];
     Overlap = Overlap, unspecified: Some(Overlap::QueueOne), fn overlap,

@@ -11,6 +11,12 @@ impl From<Family> for proto::Family {
             after: family.after.into_iter().map(Into::into).collect(),
             trigger_on: proto::TriggerOn::from(family.trigger_on).into(),
             has_followers: family.has_followers,
+            parent: family.parent.map(Into::into),
+            fail_on_child: family.fail_on_child,
+            children: proto::Children::from(family.children).into(),
+            children_failed: family.children_failed,
+            depth: family.depth,
+            open_children: family.open_children,
         }
     }
 }
@@ -19,11 +25,21 @@ impl TryFrom<proto::Family> for Family {
     type Error = ApiError;
 
     fn try_from(family: proto::Family) -> Result<Self, ApiError> {
-        let after = family.after.into_iter().map(Predecessor::try_from);
+        let after = family.after.into_iter();
+        let after = after.map(|one| predecessor("after", one));
         Ok(Self {
             after: after.collect::<Result<_, _>>()?,
             trigger_on: enums::trigger_on("trigger_on", family.trigger_on)?,
             has_followers: family.has_followers,
+            parent: family
+                .parent
+                .map(|one| predecessor("parent", one))
+                .transpose()?,
+            fail_on_child: family.fail_on_child,
+            children: enums::children("children", family.children)?,
+            children_failed: family.children_failed,
+            depth: family.depth,
+            open_children: family.open_children,
         })
     }
 }
@@ -39,24 +55,24 @@ impl From<Predecessor> for proto::Predecessor {
     }
 }
 
-impl TryFrom<proto::Predecessor> for Predecessor {
-    type Error = ApiError;
-
-    fn try_from(predecessor: proto::Predecessor) -> Result<Self, ApiError> {
-        let end = predecessor.end.map(|end| enums::task_end("after", end));
-        Ok(Self {
-            task: TaskAddress {
-                job: field::job_name("after", &predecessor.job)?,
-                id: field::task_id("after", &predecessor.id)?,
-            },
-            end: end.transpose()?,
-        })
-    }
+/// A task that another one waits for; `field` says which one.
+fn predecessor(
+    field: &'static str,
+    predecessor: proto::Predecessor,
+) -> Result<Predecessor, ApiError> {
+    let end = predecessor.end.map(|end| enums::task_end(field, end));
+    Ok(Predecessor {
+        task: TaskAddress {
+            job: field::job_name(field, &predecessor.job)?,
+            id: field::task_id(field, &predecessor.id)?,
+        },
+        end: end.transpose()?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use dueline_domain::{JobName, TaskEnd, TaskId, TriggerOn};
+    use dueline_domain::{Children, JobName, TaskEnd, TaskId, TriggerOn};
 
     use super::*;
 
@@ -77,6 +93,12 @@ mod tests {
                 after,
                 trigger_on,
                 has_followers: true,
+                parent: Some(ended(TaskEnd::Failed)),
+                children: Children::Closing,
+                children_failed: 3,
+                fail_on_child: true,
+                depth: 9,
+                open_children: Some(4),
             };
             let message = proto::Family::from(family.clone());
             assert_eq!(Family::try_from(message), Ok(family));

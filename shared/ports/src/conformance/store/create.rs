@@ -348,6 +348,7 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
             }],
             trigger_on: TriggerOn::Failure,
             has_followers: true,
+            ..Family::default()
         })),
     };
     let new = NewTask {

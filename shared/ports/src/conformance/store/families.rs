@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use dueline_domain::{
-    Effect, Event, Family, NewTask, Policy, Predecessor, Reason, Release, RunningCancel, State,
-    StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TriggerOn,
+    Close, EdgeKind, Effect, Event, Family, NewTask, Policy, Predecessor, Reason, Release,
+    RunningCancel, State, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TriggerOn,
 };
 
 use super::kit::{StoreKit, at, ids, job_name, secs, success};
-use crate::{Edge, EdgeQuery, Rng as _, Store, StoreError};
+use crate::{Edge, EdgeQuery, Rng as _, Store, StoreError, StoredEdge};
 
 fn address(job: &str, number: u8) -> TaskAddress {
     TaskAddress {
@@ -25,7 +25,7 @@ fn waiting_for(kit: &StoreKit, numbers: &[u8], trigger_on: TriggerOn) -> NewTask
         family: Some(Box::new(Family {
             after: after.map(Predecessor::open).collect(),
             trigger_on,
-            has_followers: false,
+            ..Family::default()
         })),
         ..TaskOptions::default()
     })
@@ -33,6 +33,7 @@ fn waiting_for(kit: &StoreKit, numbers: &[u8], trigger_on: TriggerOn) -> NewTask
 
 fn release(kit: &StoreKit, number: u8, end: TaskEnd) -> Event {
     Event::Release(Release {
+        kind: EdgeKind::Follower,
         from: address("import", number),
         end,
         token: Some(kit.rng.token()),
@@ -120,7 +121,9 @@ pub async fn f_095_a_followed_task_owes_its_end_in_whatever_state_it_was_followe
     let running = kit.run(0, &running, "w").await;
     let mut ended = Vec::new();
     for task in [waiting, new, enqueued, claimed, running] {
-        let followed = kit.apply(10, &task, Event::Follow).await;
+        let followed = kit
+            .apply(10, &task, Event::Follow(EdgeKind::Follower))
+            .await;
         assert_eq!(followed.state, task.state, "only the mark is new");
         assert!(followed.has_followers());
         let cancel = Event::Cancel {
@@ -149,7 +152,9 @@ pub async fn f_095_a_followed_task_owes_its_end_in_whatever_state_it_was_followe
         assert_eq!(task.kind(), StateKind::Cancelled);
         let owed = task.owed.as_ref().map(|owed| owed.effects.clone());
         assert_eq!(owed, Some(vec![Effect::Release]));
-        let refused = kit.refused(40, &task, Event::Follow).await;
+        let refused = kit
+            .refused(40, &task, Event::Follow(EdgeKind::Follower))
+            .await;
         assert_eq!(refused, Reason::Finished);
         ended.push(task);
     }
@@ -225,9 +230,14 @@ pub async fn f_002_a_repeated_submit_that_waits_is_one_task(store: Arc<dyn Store
 fn query(from: &Task, after: Option<TaskAddress>, limit: usize) -> EdgeQuery {
     EdgeQuery {
         from: from.address(),
+        kind: EdgeKind::Follower,
         after,
         limit,
     }
+}
+
+fn tasks(edges: Vec<StoredEdge>) -> Vec<TaskAddress> {
+    edges.into_iter().map(|edge| edge.to).collect()
 }
 
 pub async fn f_095_followers_are_read_page_by_page_and_each_once(store: Arc<dyn Store>) {
@@ -239,16 +249,18 @@ pub async fn f_095_followers_are_read_page_by_page_and_each_once(store: Arc<dyn 
         .edges(query(&one, None, 10))
         .await
         .expect("a page");
-    assert_eq!((none.followers, none.more), (vec![], false));
+    assert_eq!((none.edges, none.more), (vec![], false));
     let mut expected: Vec<_> = (0..70).map(|n| address("import", n)).collect();
     expected.extend((0..30).map(|n| address("import-more", n)));
     let edge = |to: &TaskAddress| Edge {
         from: one.address(),
+        kind: EdgeKind::Follower,
         to: to.clone(),
     };
     let mut edges: Vec<Edge> = expected.iter().rev().map(edge).collect();
     edges.push(Edge {
         from: two.address(),
+        kind: EdgeKind::Follower,
         to: one.address(),
     });
     // The same edge may be stored again, also within one call.
@@ -261,9 +273,9 @@ pub async fn f_095_followers_are_read_page_by_page_and_each_once(store: Arc<dyn 
         loop {
             let page = kit.store.edges(query(&one, after, limit)).await;
             let page = page.expect("a page");
-            assert!(page.followers.len() <= limit);
-            after = page.followers.last().cloned();
-            found.extend(page.followers);
+            assert!(page.edges.len() <= limit);
+            after = page.edges.last().map(|edge| edge.to.clone());
+            found.extend(page.edges.into_iter().map(|edge| edge.to));
             if !page.more || after.is_none() {
                 break;
             }
@@ -271,7 +283,7 @@ pub async fn f_095_followers_are_read_page_by_page_and_each_once(store: Arc<dyn 
         assert_eq!(found, expected, "pages of {limit}");
     }
     let page = kit.store.edges(query(&two, None, 9)).await.expect("a page");
-    assert_eq!((page.followers, page.more), (vec![one.address()], false));
+    assert_eq!((tasks(page.edges), page.more), (vec![one.address()], false));
     let listed = kit
         .list_by(&crate::ListQuery::of(job_name("mail")), 10)
         .await;
@@ -286,6 +298,7 @@ pub async fn f_098_edges_from_an_unknown_job_are_refused(store: Arc<dyn Store>) 
             job: job_name(job),
             id: task.id,
         },
+        kind: EdgeKind::Follower,
         to: address("import", 1),
     };
     let refused = kit
@@ -301,7 +314,7 @@ pub async fn f_098_edges_from_an_unknown_job_are_refused(store: Arc<dyn Store>) 
         .edges(query(&task, None, 9))
         .await
         .expect("a page");
-    assert_eq!(page.followers, [], "nothing is left half-added");
+    assert_eq!(page.edges, [], "nothing is left half-added");
 }
 
 pub async fn edges_are_deleted_some_time_after_their_task(store: Arc<dyn Store>) {
@@ -315,6 +328,7 @@ pub async fn edges_are_deleted_some_time_after_their_task(store: Arc<dyn Store>)
     let task = kit.succeeded(0).await;
     let edge = |from: &Task| Edge {
         from: from.address(),
+        kind: EdgeKind::Follower,
         to: address("import", 1),
     };
     let edges = vec![edge(&kept), edge(&task)];
@@ -327,11 +341,114 @@ pub async fn edges_are_deleted_some_time_after_their_task(store: Arc<dyn Store>)
         .edges(query(&task, None, 9))
         .await
         .expect("a page");
-    assert_eq!(page.followers, []);
+    assert_eq!(page.edges, []);
     let page = kit
         .store
         .edges(query(&kept, None, 9))
         .await
         .expect("a page");
-    assert_eq!(page.followers.len(), 1);
+    assert_eq!(page.edges.len(), 1);
+}
+
+pub async fn f_094_open_children_are_those_whose_end_is_not_recorded(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let parent = kit.create(0, kit.new_task()).await;
+    let edge = |kind, number| Edge {
+        from: parent.address(),
+        kind,
+        to: address("import", number),
+    };
+    let child = |number| edge(EdgeKind::Child, number);
+    let open = async |limit| {
+        let open = kit.store.open_children(&parent.address(), limit).await;
+        let mut open = open.expect("children");
+        open.sort_unstable();
+        open
+    };
+    assert_eq!(open(9).await, []);
+    let mut edges: Vec<_> = (0..60).map(child).collect();
+    // Followers are no children, also if the same task is both.
+    edges.push(edge(EdgeKind::Follower, 0));
+    edges.push(edge(EdgeKind::Follower, 77));
+    kit.store.put_edges(edges.clone()).await.expect("edges");
+    assert_eq!(open(100).await.len(), 60);
+    assert_eq!(open(7).await.len(), 7);
+    for number in 0..60 {
+        if number != 31 {
+            let end = TaskEnd::ALL[usize::from(number % 5)];
+            kit.store
+                .end_edge(child(number), end)
+                .await
+                .expect("an end");
+        }
+    }
+    // Storing an edge again does not make its child open again.
+    kit.store.put_edges(edges).await.expect("edges");
+    assert_eq!(open(100).await, [address("import", 31)]);
+    for end in [TaskEnd::Failed, TaskEnd::Failed] {
+        kit.store.end_edge(child(31), end).await.expect("an end");
+    }
+    // The edge of a child may be missing.
+    let late = kit.store.end_edge(child(200), TaskEnd::Succeeded).await;
+    late.expect("an end");
+    assert_eq!(open(100).await, []);
+    let query = EdgeQuery {
+        kind: EdgeKind::Child,
+        ..query(&parent, None, 100)
+    };
+    let page = kit.store.edges(query).await.expect("a page");
+    let ends: Vec<_> = page.edges.iter().map(|edge| edge.end).collect();
+    assert_eq!(ends.len(), 61);
+    assert_eq!(
+        (ends[1], ends[31]),
+        (Some(TaskEnd::ALL[1]), Some(TaskEnd::Failed))
+    );
+}
+
+pub async fn f_094_an_open_family_is_kept_until_it_is_closed(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(1)),
+        ..Policy::default()
+    })
+    .await;
+    let parent = kit.create(0, kit.new_task()).await;
+    let parent = kit.apply(1, &parent, Event::Follow(EdgeKind::Child)).await;
+    let parent = kit.run(2, &parent, "w").await;
+    let parent = kit.finish(3, &parent, success("done")).await;
+    let settle = |task: &Task, effect, failed: bool| {
+        Event::Settle(dueline_domain::Settle {
+            seen: task.write,
+            effect,
+            failed: failed.then(|| ("open".into(), Default::default())),
+        })
+    };
+    let parent = kit
+        .apply(4, &parent, settle(&parent, Effect::Children, false))
+        .await;
+    assert_eq!(kit.due(59_000).await.owed, []);
+    assert_eq!(
+        kit.due(61_000).await.owed.len(),
+        1,
+        "it is checked now and then"
+    );
+    assert_eq!(kit.prune(90_000_000, 100).await, 0);
+    let parent = kit
+        .apply(61_000, &parent, settle(&parent, Effect::Close, true))
+        .await;
+    let seen = parent.write;
+    let begin = Event::Close(Close { seen, failed: None });
+    let parent = kit.apply(62_000, &parent, begin).await;
+    let seen = parent.write;
+    let close = Event::Close(Close {
+        seen,
+        failed: Some(3),
+    });
+    let parent = kit.apply(63_000, &parent, close).await;
+    assert_eq!(parent.owed, None);
+    assert_eq!(
+        parent.family().map(|family| family.children_failed),
+        Some(3)
+    );
+    assert_eq!(kit.prune(90_000_000, 100).await, 1);
 }

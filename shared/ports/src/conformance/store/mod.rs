@@ -136,6 +136,8 @@ macro_rules! store_conformance {
             f_095_followers_are_read_page_by_page_and_each_once
             f_098_edges_from_an_unknown_job_are_refused
             edges_are_deleted_some_time_after_their_task
+            f_094_open_children_are_those_whose_end_is_not_recorded
+            f_094_an_open_family_is_kept_until_it_is_closed
             f_152_due_tasks_of_higher_priority_come_first
             enqueued_tasks_are_due_after_all_others
             f_022_higher_priority_is_ready_first

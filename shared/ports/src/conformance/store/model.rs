@@ -9,10 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use dueline_domain::{
-    Due, Effect, Event, Family, Job, Modification, NewTask, Outcome, Overrides, Policy,
-    Predecessor, Priority, Reclaim, Rejected, Release, RetryClass, RetryPolicy, RunningCancel,
-    Settle, Sink, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp, Token,
-    Trigger, check_transition,
+    Close, Due, EdgeKind, Effect, Event, Family, Job, Modification, NewTask, Outcome, Overrides,
+    Policy, Predecessor, Priority, Reclaim, Rejected, Release, RetryClass, RetryPolicy,
+    RunningCancel, Settle, Sink, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions,
+    Timestamp, Token, Trigger, check_transition,
 };
 
 use super::kit::{StoreKit, at, job, retriable, secs, success, token, worker};
@@ -194,6 +194,7 @@ impl StoreModel {
                 StateKind::Enqueued => return self.claim(task),
                 StateKind::Claimed => return Event::Start { token },
                 StateKind::Processing => return self.finish(token),
+                _ if self.below(3) == 0 => return self.close(task),
                 _ if self.below(2) == 0 => return self.settle(task),
                 _ => return Event::Redrive,
             }
@@ -201,7 +202,9 @@ impl StoreModel {
         let text = || format!("text {}", self.below(100)).into();
         let bytes = || Bytes::from(vec![7; self.below(40)]);
         match self.below(16) {
-            0 if self.below(3) == 0 => Event::Follow,
+            0 if self.below(3) == 0 => {
+                Event::Follow([EdgeKind::Follower, EdgeKind::Child][self.below(2)])
+            }
             0 => self.release(),
             1 | 2 => self.trigger(task),
             3 => Event::Reclaim(Reclaim {
@@ -251,6 +254,7 @@ impl StoreModel {
     fn release(&self) -> Event {
         let ends = [TaskEnd::Succeeded, TaskEnd::Succeeded, TaskEnd::Failed];
         Event::Release(Release {
+            kind: EdgeKind::Follower,
             from: predecessor(self.below(3)),
             end: ends[self.below(3)],
             token: (self.below(3) > 0).then(|| self.kit.rng.token()),
@@ -272,8 +276,15 @@ impl StoreModel {
         let failed = (self.below(2) == 0).then(|| ("down".into(), self.kit.rng.jitter()));
         Event::Settle(Settle {
             seen: task.write,
-            effect: Effect::ALL[self.below(2)],
+            effect: Effect::ALL[self.below(5)],
             failed,
+        })
+    }
+
+    fn close(&self, task: &Task) -> Event {
+        Event::Close(Close {
+            seen: task.write,
+            failed: (self.below(2) == 0).then_some(1),
         })
     }
 

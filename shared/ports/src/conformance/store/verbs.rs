@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Claim, Due, Event, Modification, NewTask, Outcome, Priority, Reason, Release, RunEnd,
+    Claim, Due, EdgeKind, Event, Modification, NewTask, Outcome, Priority, Reason, Release, RunEnd,
     RunningCancel, State, StateKind, Task, TaskEnd, TaskOptions, Weight,
 };
 
@@ -321,6 +321,7 @@ pub async fn a_task_that_is_not_waiting_cannot_be_released(store: Arc<dyn Store>
     let kit = StoreKit::new(store).await;
     for task in pending(&kit).await {
         let release = Event::Release(Release {
+            kind: EdgeKind::Follower,
             from: task.address(),
             end: TaskEnd::Succeeded,
             token: Some(kit.rng.token()),

@@ -1,13 +1,10 @@
 //! The contents of the store, and the calls that change them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use dueline_domain::{
-    Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskId, Timestamp, Violation,
-    WorkerId, apply, check_task, check_transition,
+    EdgeKind, Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskEnd, TaskId,
+    Timestamp, Violation, WorkerId, apply, check_task, check_transition,
 };
 
 use super::index::JobIndex;
@@ -20,8 +17,8 @@ pub(super) struct MemoryContents {
     pub(super) indexes: BTreeMap<JobName, JobIndex>,
     pub(super) schedules: BTreeMap<JobName, BTreeMap<ScheduleName, Schedule>>,
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
-    /// The tasks that wait for each task.
-    pub(super) edges: BTreeMap<TaskAddress, BTreeSet<TaskAddress>>,
+    /// The tasks that wait for each task, and how the children among them have ended.
+    pub(super) edges: BTreeMap<TaskAddress, BTreeMap<(EdgeKind, TaskAddress), Option<TaskEnd>>>,
     submits: u64,
 }
 
