@@ -13,6 +13,11 @@ use dueline_schedule::{Change, ChangeError, Rule, RuleError, ScheduleKey};
 
 use super::{Inner, Serve};
 
+/// Most bytes of a page of schedules, in any of its forms.
+const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes of a schedule beside its payload and the details of its tasks.
+const SCHEDULE_BYTES: usize = 8 * 1024;
+
 /// Most tries of a change that meets other changes of the same schedule.
 const TRIES_MAX: usize = 8;
 
@@ -54,8 +59,9 @@ impl Serve for ListSchedules {
             limit: self.limit + 1,
         };
         let mut schedules = inner.deps.store.schedules(query).await?;
-        let has_more = schedules.len() > self.limit;
-        schedules.truncate(self.limit);
+        let fitting = fitting(&schedules).min(self.limit);
+        let has_more = schedules.len() > fitting;
+        schedules.truncate(fitting);
         let last = schedules.last().map(|schedule| schedule.name.clone());
         let now = inner.deps.clock.now();
         Ok(SchedulePage {
@@ -166,6 +172,21 @@ impl Inner {
         let message = format!("schedule '{name}' is changing too fast; try again");
         Err(ApiError::new(ErrorKind::Unavailable, "throttled", message))
     }
+}
+
+/// How many of the schedules fit on a page; at least one.
+fn fitting(schedules: &[Schedule]) -> usize {
+    let mut bytes = 0;
+    let fitting = schedules.iter().take_while(|schedule| {
+        let template = &schedule.spec.template;
+        let options = template.options.as_ref();
+        let details = options.and_then(|options| options.details.as_ref());
+        // In base64 a payload grows by a third.
+        let data = template.payload.len() * 4 / 3 + details.map_or(0, |details| details.len());
+        bytes += SCHEDULE_BYTES + data;
+        bytes <= PAGE_BYTES_MAX
+    });
+    fitting.count().max(1)
 }
 
 /// A schedule with its next firings and the tasks of its latest ones.
