@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn a_submit_has_a_greatest_depth() {
-        let tasks: Vec<_> = (0..=101_u8)
+        let tasks: Vec<_> = (0..=102_u8)
             .map(|n| task(n, &[n.wrapping_sub(1)]))
             .collect();
         let found = depths(&tasks);
-        assert_eq!(found[99], Ok(99));
-        assert_eq!(found[100], Err("too_deep".to_owned()));
+        assert_eq!(found[100], Ok(100));
+        assert_eq!(found[101], Err("too_deep".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! Edges of tasks that wait for others.
 
 use dueline_domain::TaskEnd;
-use dueline_ports::{Edge, StoreError};
+use dueline_ports::Edge;
 
 use super::{ItemError, Writer};
 use crate::row;
@@ -12,7 +12,7 @@ impl Writer {
             "INSERT OR IGNORE INTO edge (job, task, kind, to_job, to_task) VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
         // All or none: an error of one edge does not end the transaction.
-        let rows = edges.iter().map(|edge| self.job_row(edge));
+        let rows = edges.iter().map(|edge| self.job_row(&edge.from.job));
         let rows: Vec<i64> = rows.collect::<Result<_, _>>()?;
         for (Edge { from, kind, to }, row) in edges.iter().zip(rows) {
             let (job, id) = (to.job.as_str(), to.id.as_bytes());
@@ -22,7 +22,7 @@ impl Writer {
     }
 
     pub(crate) fn end_edge(&self, edge: &Edge, end: TaskEnd) -> Result<(), ItemError> {
-        let row = self.job_row(edge)?;
+        let row = self.job_row(&edge.from.job)?;
         let Edge { from, kind, to } = edge;
         let (job, id) = (to.job.as_str(), to.id.as_bytes());
         let kind = row::edge_code(*kind);
@@ -33,11 +33,5 @@ impl Writer {
             )?
             .execute((row, from.id.as_bytes(), kind, job, id, end.name()))?;
         Ok(())
-    }
-
-    fn job_row(&self, edge: &Edge) -> Result<i64, StoreError> {
-        let entry = self.jobs.get(&edge.from.job);
-        let entry = entry.ok_or_else(|| StoreError::no_job(&edge.from.job))?;
-        Ok(entry.row)
     }
 }

@@ -63,7 +63,7 @@ impl Writer {
             .query_row([job_row], |row| row.get(0))
     }
 
-    fn job_row(&self, job: &JobName) -> Result<i64, ItemError> {
+    pub(super) fn job_row(&self, job: &JobName) -> Result<i64, ItemError> {
         let entry = self.jobs.get(job);
         entry
             .map(|entry| entry.row)
