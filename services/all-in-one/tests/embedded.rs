@@ -339,6 +339,7 @@ async fn f_052_a_running_task_has_its_owner_start_and_expiry_and_an_ended_task_d
                 id: running.id,
                 running: cancel,
                 reason: None,
+                family: false,
             },
         )
         .await

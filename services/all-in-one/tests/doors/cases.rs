@@ -347,6 +347,7 @@ fn changes() -> Vec<Case> {
                                         id: id(),
                                         running: refuse,
                                         reason: why,
+                                        family: false,
                                     },
                                 )
                                 .await
@@ -364,6 +365,7 @@ fn changes() -> Vec<Case> {
                                         id: id(),
                                         running: refuse,
                                         reason: again,
+                                        family: false,
                                     },
                                 )
                                 .await
@@ -381,7 +383,7 @@ fn changes() -> Vec<Case> {
                 &format!("jobs/mail/tasks/{missing}/cancel"),
                 None,
             ),
-            ask!(frontend => frontend.call(&call(), Cancel { job: mail(), id: gone, running: RunningCancel::Refuse, reason: None })),
+            ask!(frontend => frontend.call(&call(), Cancel { job: mail(), id: gone, running: RunningCancel::Refuse, reason: None, family: false })),
         ),
         case(
             "a redrive of a task that has not ended",

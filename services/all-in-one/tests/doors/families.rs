@@ -338,3 +338,128 @@ async fn a_11_a_child_of_an_unknown_ended_or_too_deep_parent_is_refused() {
     let why = format!("parent mail/{} was cancelled", id(199));
     assert_eq!(last["error"], why);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_156_a_family_is_shown_and_cancelled_as_one_thing_through_each_door() {
+    let node = TestNode::start().await;
+    let id_of = |number: u8| json!({"id": id(number).to_string()});
+    let batch = json!([
+        id_of(1),
+        {"id": id(2).to_string(), "parent": id_of(1)},
+        {"id": id(3).to_string(), "parent": id_of(2)},
+        {"id": id(4).to_string(), "after": [id_of(1)], "name": "last"},
+        {"id": id(5).to_string(), "after": [id_of(4), id_of(3)]},
+    ]);
+    node.send(Method::POST, "jobs/mail/tasks:batch", Some(&batch))
+        .await;
+    assert_eq!(run_next(&node, true).await, id(1));
+    // The worker that owns the second is asked to stop.
+    let poll = PollRequest {
+        worker: "w@1".parse().unwrap(),
+        jobs: vec![mail()],
+        handlers: Vec::new(),
+        tasks_max: 1,
+        weight_max: 1,
+        task_weight_max: 1,
+        wait: Duration::from_secs(20),
+        start: true,
+    };
+    let work = node.controller().poll(poll).await.unwrap().remove(0);
+    assert_eq!(work.id, id(2));
+    let family = format!("{}/family", path(id(1)));
+    let page = node.send(Method::GET, &family, None).await;
+    let lines = |page: &Value| {
+        let members = page["members"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{page}"));
+        let line = |member: &Value| {
+            let text = |field: &str| member[field].as_str().unwrap_or("-").to_owned();
+            let number = (1..=5).find(|number| text("id") == id(*number).to_string());
+            (
+                number,
+                member["level"].as_u64(),
+                text("relation"),
+                text("state"),
+            )
+        };
+        members.iter().map(line).collect::<Vec<_>>()
+    };
+    let line = |number, level, relation: &str, state: &str| {
+        (
+            Some(number),
+            Some(level),
+            relation.to_owned(),
+            state.to_owned(),
+        )
+    };
+    let expected = [
+        line(1, 0, "-", "succeeded"),
+        line(2, 1, "child", "processing"),
+        line(3, 2, "child", "waiting"),
+        line(5, 3, "follower", "waiting"),
+        line(4, 1, "follower", "waiting"),
+    ];
+    assert_eq!(
+        lines(&page),
+        expected,
+        "one that waits for several is shown once"
+    );
+    assert_eq!(
+        page["by_state"],
+        json!({"processing": 1, "succeeded": 1, "waiting": 3})
+    );
+    let mut paged = Vec::new();
+    let mut query = format!("{family}?limit=2");
+    loop {
+        let page = node.send(Method::GET, &query, None).await;
+        paged.extend(lines(&page));
+        match page["next"].as_str() {
+            Some(next) => query = format!("{family}?limit=2&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(paged, expected);
+    let get = dueline_api::operation::GetFamily {
+        job: mail(),
+        id: id(1),
+        cursor: None,
+        limit: 100,
+    };
+    let call = Call::default();
+    let by_grpc = node.grpc().call(&call, get.clone()).await.unwrap();
+    let embedded = node.frontend().call(&call, get.clone()).await.unwrap();
+    assert_eq!(by_grpc, embedded);
+    assert_eq!(embedded.members[4].name.as_deref(), Some("last"));
+    let unknown = dueline_api::operation::GetFamily { id: id(9), ..get };
+    let unknown = node.grpc().call(&call, unknown).await.unwrap_err();
+    assert_eq!(unknown.reason(), "unknown_task");
+
+    let cancel = format!("{}/cancel", path(id(1)));
+    let body = json!({"family": true, "reason": "not needed"});
+    let root = node.send(Method::POST, &cancel, Some(&body)).await;
+    assert_eq!(
+        root["state"], "succeeded",
+        "what has ended stays as it is: {root}"
+    );
+    for number in [3, 4, 5] {
+        let view = show(&node, id(number)).await;
+        let shown = (&view["state"], &view["error"]);
+        assert_eq!(shown, (&"cancelled".into(), &"not needed".into()));
+    }
+    let running = show(&node, id(2)).await;
+    assert_eq!(running["cancel_requested"], true);
+    let stopped = json!({"token": work.token.to_string(), "cancelled": true});
+    let fail = format!("work/mail/{}/fail", id(2));
+    node.send(Method::POST, &fail, Some(&stopped)).await;
+    let closed = async || {
+        for _ in 0..100 {
+            let root = show(&node, id(1)).await;
+            if root["children"] == "closed" {
+                return root["children_failed"].clone();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Value::Null
+    };
+    assert_eq!(closed().await, 1);
+}

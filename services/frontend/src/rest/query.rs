@@ -54,6 +54,11 @@ impl Query {
             .map_or(PAGE_LEN_DEFAULT, |text| text.parse().unwrap_or(0))
     }
 
+    /// `cursor`.
+    pub(super) fn cursor(&self) -> Option<Arc<str>> {
+        self.get("cursor").map(Arc::from)
+    }
+
     /// `next`: how many firings to show.
     pub(super) fn next_firings(&self) -> usize {
         self.get("next")

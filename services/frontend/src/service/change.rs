@@ -4,7 +4,7 @@ use dueline_api::{
     ApiError, Call,
     operation::{Cancel, Modify, Redrive},
 };
-use dueline_domain::{Event, JobName, Task, TaskId};
+use dueline_domain::{Event, JobName, Task, TaskAddress, TaskId};
 use dueline_ports::{Command, StoreError};
 use dueline_runtime::log_transition;
 
@@ -13,6 +13,10 @@ use super::{Inner, Serve};
 impl Serve for Cancel {
     async fn serve(self, inner: &Inner, _: &Call) -> Result<Task, ApiError> {
         let (running, reason) = (self.running, self.reason);
+        if self.family {
+            let (job, id) = (self.job, self.id);
+            return inner.cancel_family(TaskAddress { job, id }, reason).await;
+        }
         let event = Event::Cancel { running, reason };
         inner.apply(self.job, self.id, event).await
     }

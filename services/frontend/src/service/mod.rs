@@ -2,6 +2,7 @@
 
 mod change;
 mod families;
+mod family_view;
 mod jobs;
 mod list;
 mod read;

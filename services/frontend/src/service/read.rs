@@ -64,7 +64,7 @@ impl Serve for ListWorkers {
 }
 
 impl Inner {
-    async fn task(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
+    pub(super) async fn task(&self, job: &JobName, id: &TaskId) -> Result<Task, ApiError> {
         if let Some(task) = self.deps.store.get(job, id).await? {
             return Ok(self.with_open_children(task).await.without_secrets());
         }

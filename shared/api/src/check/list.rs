@@ -11,6 +11,16 @@ pub const PAGE_LEN_DEFAULT: usize = 100;
 /// Most tasks on a page.
 pub const PAGE_LEN_MAX: usize = 1_000;
 
+/// Checks which page is asked for.
+pub fn page(cursor: Option<&str>, limit: usize) -> Result<(), ApiError> {
+    short_text("cursor", cursor)?;
+    if limit == 0 || limit > PAGE_LEN_MAX {
+        let message = format!("must be 1 to {PAGE_LEN_MAX}");
+        return Err(ApiError::invalid("limit", "out_of_range", message));
+    }
+    Ok(())
+}
+
 /// Checks what a list asks for.
 pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
     // Destructured without `..`, so that a new field does not compile before it is checked or listed here.

@@ -22,7 +22,7 @@ pub(crate) use job::policy;
 pub use job::{handler, job};
 pub(crate) use json::{is_presentable, presentable};
 pub(crate) use list::page_limit;
-pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query};
+pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query, page};
 pub(crate) use report::{extension, trash_reason};
 pub use schedule::{firing_task, schedule};
 pub use task::{WAIT_MAX, cancel_reason, modification, new_task, wait};

@@ -18,6 +18,8 @@ pub struct Cancel {
     pub running: RunningCancel,
     /// Why, for people.
     pub reason: Option<Arc<str>>,
+    /// Whether everything that waits for the task, or for one of those, is cancelled too. Runs are asked to stop.
+    pub family: bool,
 }
 
 impl Operation for Cancel {
@@ -49,6 +51,7 @@ mod grpc {
                 id: task_id("id", &request.id)?,
                 running: request.running_cancel()?,
                 reason: request.reason.map(Arc::from),
+                family: request.family,
             })
         }
 
@@ -58,6 +61,7 @@ mod grpc {
                 id: self.id.to_string(),
                 running: proto::RunningCancel::from(self.running).into(),
                 reason: string_opt(self.reason),
+                family: self.family,
             }
         }
 

@@ -5,6 +5,7 @@ mod backfill_schedule;
 mod cancel;
 mod delete_job;
 mod delete_schedule;
+mod get_family;
 mod get_job;
 mod get_job_stats;
 mod get_schedule;
@@ -32,6 +33,7 @@ pub use self::{
     cancel::Cancel,
     delete_job::DeleteJob,
     delete_schedule::DeleteSchedule,
+    get_family::{FamilyMember, FamilyPage, GetFamily},
     get_job::GetJob,
     get_job_stats::GetJobStats,
     get_schedule::{GetSchedule, NEXT_DEFAULT, NEXT_MAX},
@@ -90,6 +92,7 @@ macro_rules! with_operations {
             submit: Submit,
             get_task: GetTask,
             list_tasks: ListTasks,
+            get_family: GetFamily,
             cancel: Cancel,
             modify: Modify,
             redrive: Redrive,

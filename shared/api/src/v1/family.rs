@@ -1,12 +1,20 @@
 //! What connects a task with other tasks.
 
-use dueline_domain::TaskAddress;
-use dueline_domain::{Family, JobName, Predecessor, TaskEnd, TaskId, TriggerOn};
+use std::collections::BTreeMap;
+
+use dueline_domain::{
+    Children, EdgeKind, Family, JobName, Predecessor, StateKind, TaskAddress, TaskEnd, TaskId,
+    TriggerOn,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::as_text;
-use crate::{ApiError, check::field};
+use crate::{
+    ApiError,
+    check::field,
+    operation::{FamilyMember, FamilyPage},
+};
 
 /// A task to wait for: a predecessor, or the parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -79,6 +87,97 @@ impl From<&Predecessor> for PredecessorView {
             job: predecessor.task.job.clone(),
             id: predecessor.task.id,
             end: predecessor.end.map(TaskEnd::name).map(str::to_owned),
+        }
+    }
+}
+
+/// A page of the family of a task.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FamilyView {
+    /// The task, and everything that waits for it, each right below what it waits for. One that waits for several is shown
+    /// once.
+    pub members: Vec<MemberView>,
+    /// How many members of this page are in each state.
+    pub by_state: BTreeMap<String, u64>,
+    /// What to send as `cursor` for the next page; null at the end.
+    pub next: Option<String>,
+}
+
+/// A task among those that wait for each other.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct MemberView {
+    /// Its job.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub job: JobName,
+    /// The task.
+    #[serde(with = "as_text")]
+    #[schema(value_type = uuid::Uuid)]
+    pub id: TaskId,
+    /// How far it is below the first.
+    pub level: u32,
+    /// What it is to the one above: `child` or `follower`; absent for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
+    /// The one above, as `job/id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub above: Option<String>,
+    /// Its state; `deleted` if it does not exist any more.
+    pub state: String,
+    /// Its name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Why it last failed, was cancelled, trashed or dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What is known of its children: `open`, `closing` or `closed`; absent without children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub children: Option<String>,
+}
+
+impl FamilyView {
+    /// Adds the next page.
+    pub fn add(&mut self, page: Self) {
+        self.members.extend(page.members);
+        for (state, count) in page.by_state {
+            *self.by_state.entry(state).or_default() += count;
+        }
+        self.next = page.next;
+    }
+}
+
+impl From<FamilyPage> for FamilyView {
+    fn from(page: FamilyPage) -> Self {
+        let members: Vec<MemberView> = page.members.into_iter().map(Into::into).collect();
+        let mut by_state = BTreeMap::new();
+        for member in &members {
+            *by_state.entry(member.state.clone()).or_default() += 1;
+        }
+        Self {
+            members,
+            by_state,
+            next: page.next.map(|next| next.to_string()),
+        }
+    }
+}
+
+impl From<FamilyMember> for MemberView {
+    fn from(member: FamilyMember) -> Self {
+        let relation = member.above.as_ref().map(|(kind, _)| match kind {
+            EdgeKind::Follower => "follower",
+            EdgeKind::Child => "child",
+        });
+        let children = Some(member.children).filter(|children| *children != Children::None);
+        Self {
+            relation: relation.map(str::to_owned),
+            above: member.above.map(|(_, task)| task.to_string()),
+            job: member.task.job,
+            id: member.task.id,
+            level: member.level,
+            state: member.state.map_or("deleted", StateKind::name).to_owned(),
+            name: member.name.map(|name| name.to_string()),
+            error: member.error.map(|error| error.to_string()),
+            children: children.map(|children| children.name().to_owned()),
         }
     }
 }

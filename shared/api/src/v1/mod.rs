@@ -27,7 +27,7 @@ mod worker;
 pub use assignment::{AssignmentView, WorkList};
 pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
-pub use family::{PredecessorSpec, PredecessorView};
+pub use family::{FamilyView, MemberView, PredecessorSpec, PredecessorView};
 pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpConfig};
 #[cfg(feature = "grpc")]

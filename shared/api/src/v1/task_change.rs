@@ -76,6 +76,9 @@ pub struct CancelRequest {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether everything that waits for the task, or for one of those, is cancelled too. Runs are asked to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub family: bool,
 }
 
 /// What cancelling does to a task that a worker owns.

@@ -40,6 +40,7 @@ async fn requests_that_make_no_sense_are_refused_with_the_field() {
         id: id(1).to_string(),
         running: 3,
         reason: None,
+        family: false,
     };
     assert_eq!(refused(client.cancel(request).await), "running");
     let request = proto::GetTaskRequest {

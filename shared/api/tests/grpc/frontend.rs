@@ -247,6 +247,7 @@ async fn changes_of_tasks_arrive() {
             id,
             running,
             reason,
+            family: true,
         };
         let answer = client.call(&Call::default(), cancel.clone()).await;
         assert_eq!(answer, good);

@@ -21,6 +21,10 @@ pub struct Cancel {
     #[arg(long)]
     running: bool,
 
+    /// Cancel everything that waits for the task, too; runs are asked to stop
+    #[arg(long, conflicts_with = "running")]
+    family: bool,
+
     /// Reason, stored with the task
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -38,6 +42,7 @@ impl Cancel {
         let request = CancelRequest {
             running: Some(running),
             reason: self.reason,
+            family: self.family,
         };
         let client = context.client()?;
         let answer = client

@@ -6,6 +6,7 @@ mod get;
 mod list;
 mod redrive;
 mod submit;
+mod tree;
 mod update;
 mod wait;
 
@@ -25,6 +26,8 @@ pub enum Command {
     Get(get::Get),
     /// List the tasks of a job, newest first
     List(list::List),
+    /// Show a task with everything that waits for it
+    Tree(tree::Tree),
     /// Wait until a task has ended; exit code 6 if it did not succeed
     Wait(wait::Wait),
     /// Cancel a task
@@ -42,6 +45,7 @@ impl Command {
             Self::Submit(command) => command.run(context).await,
             Self::Get(command) => command.run(context).await,
             Self::List(command) => command.run(context).await,
+            Self::Tree(command) => command.run(context).await,
             Self::Wait(command) => command.run(context).await,
             Self::Cancel(command) => command.run(context).await,
             Self::Redrive(command) => command.run(context).await,

@@ -8,8 +8,8 @@ use axum::{
 };
 use dueline_api::{
     Call,
-    operation::{Cancel, GetJob, GetTask, Modify, Redrive},
-    v1::{CancelRequest, Problem, TaskChange, TaskView},
+    operation::{Cancel, GetFamily, GetJob, GetTask, Modify, Redrive},
+    v1::{CancelRequest, FamilyView, Problem, TaskChange, TaskView},
 };
 use dueline_domain::Task;
 use http::{StatusCode, Uri};
@@ -26,6 +26,7 @@ use super::super::{
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(get, modify))
+        .routes(routes!(family))
         .routes(routes!(cancel))
         .routes(routes!(redrive))
 }
@@ -63,6 +64,40 @@ async fn get(
     show(&app, &call, &task).await
 }
 
+/// Show the family of a task
+///
+/// The task, and everything that waits for it, each right below what it waits for.
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks/{id}/family", tag = "tasks", operation_id = "get_family",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+        ("limit" = Option<u32>, Query, description = "Most members on a page: 1 to 1000, 100 when absent"),
+        ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
+    ),
+    responses(
+        (status = 200, description = "A page", body = FamilyView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+async fn family(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let query = Query::of(&uri, &["limit", "cursor"])?;
+    let (cursor, limit) = (query.cursor(), query.limit());
+    let operation = GetFamily {
+        job,
+        id,
+        cursor,
+        limit,
+    };
+    let page = app.call(&call, operation).await?;
+    Ok(json(StatusCode::OK, &FamilyView::from(page))?)
+}
+
 /// Reschedule or modify a task that no worker owns
 #[utoipa::path(
     patch, path = "/v1/jobs/{job}/tasks/{id}", tag = "tasks", operation_id = "modify_task",
@@ -92,7 +127,8 @@ async fn modify(
 
 /// Cancel a task
 ///
-/// One that a worker owns is left alone, unless `running` is `request`: then the worker is asked to stop.
+/// One that a worker owns is left alone, unless `running` is `request`: then the worker is asked to stop. With `family`
+/// everything that waits for the task, or for one of those, is cancelled too, and runs are asked to stop.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/tasks/{id}/cancel", tag = "tasks", operation_id = "cancel_task",
     params(
@@ -113,12 +149,17 @@ async fn cancel(
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
     let call = &body.call;
-    let CancelRequest { running, reason } = body.optional()?;
+    let CancelRequest {
+        running,
+        reason,
+        family,
+    } = body.optional()?;
     let cancel = Cancel {
         job,
         id,
         running: running.map(Into::into).unwrap_or_default(),
         reason: reason.map(Arc::from),
+        family,
     };
     let task = app.call(call, cancel).await?;
     show(&app, call, &task).await

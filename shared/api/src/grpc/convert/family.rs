@@ -1,9 +1,9 @@
 //! What connects a task with other tasks.
 
-use dueline_domain::{Family, Predecessor, TaskAddress};
+use dueline_domain::{EdgeKind, Family, Predecessor, TaskAddress};
 
 use super::{enums, field};
-use crate::{ApiError, grpc::proto};
+use crate::{ApiError, grpc::proto, operation::FamilyMember};
 
 impl From<Family> for proto::Family {
     fn from(family: Family) -> Self {
@@ -68,6 +68,64 @@ fn predecessor(
         },
         end: end.transpose()?,
     })
+}
+
+impl From<FamilyMember> for proto::FamilyMember {
+    fn from(member: FamilyMember) -> Self {
+        let relation = match &member.above {
+            None => proto::Relation::Unspecified,
+            Some((EdgeKind::Follower, _)) => proto::Relation::Follower,
+            Some((EdgeKind::Child, _)) => proto::Relation::Child,
+        };
+        let above = member.above.as_ref().map(|(_, task)| task);
+        Self {
+            above_job: above.map(|task| task.job.to_string()),
+            above_id: above.map(|task| task.id.to_string()),
+            job: member.task.job.to_string(),
+            id: member.task.id.to_string(),
+            level: member.level,
+            relation: relation.into(),
+            state: member.state.map(enums::state_number),
+            name: field::string_opt(member.name),
+            error: field::string_opt(member.error),
+            children: proto::Children::from(member.children).into(),
+        }
+    }
+}
+
+impl TryFrom<proto::FamilyMember> for FamilyMember {
+    type Error = ApiError;
+
+    fn try_from(member: proto::FamilyMember) -> Result<Self, ApiError> {
+        let relation = proto::Relation::try_from(member.relation).unwrap_or_default();
+        let kind = match relation {
+            proto::Relation::Unspecified => None,
+            proto::Relation::Follower => Some(EdgeKind::Follower),
+            proto::Relation::Child => Some(EdgeKind::Child),
+        };
+        let above = |kind| {
+            let job = field::required("member.above_job", member.above_job.as_deref())?;
+            let id = field::required("member.above_id", member.above_id.as_deref())?;
+            let task = TaskAddress {
+                job: field::job_name("member.above_job", job)?,
+                id: field::task_id("member.above_id", id)?,
+            };
+            Ok::<_, ApiError>((kind, task))
+        };
+        let state = |state| enums::state_kind("member.state", state);
+        Ok(Self {
+            task: TaskAddress {
+                job: field::job_name("member.job", &member.job)?,
+                id: field::task_id("member.id", &member.id)?,
+            },
+            level: member.level,
+            above: kind.map(above).transpose()?,
+            state: member.state.map(state).transpose()?,
+            name: field::text_opt(member.name),
+            error: field::text_opt(member.error),
+            children: enums::children("member.children", member.children)?,
+        })
+    }
 }
 
 #[cfg(test)]
