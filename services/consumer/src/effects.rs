@@ -303,14 +303,18 @@ async fn tell_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreEr
             Some(task)
         }
         Some(Effect::Close) => {
-            let (task, closed) = families.close(&task.address()).await?;
-            if closed {
-                let task = task.as_ref().map(|task| task.address().to_string());
+            let parent = task.address();
+            let repairs = families.check_children(&parent).await?;
+            let (task, closed) = families.close(&parent).await?;
+            if closed || repairs > 0 {
                 tracing::warn!(
-                    task,
-                    "a family was open although all of its children had ended"
+                    job.name = %parent.job, task.id = %parent.id, repairs, closed,
+                    "children had ended without telling their parent"
                 );
-                metrics::counter!("dueline_family_repairs_total").increment(1);
+                let repairs = repairs.max(usize::from(closed)) as u64;
+                metrics::counter!("dueline_family_repairs_total").increment(repairs);
+            }
+            if closed {
                 return Ok(None);
             }
             task

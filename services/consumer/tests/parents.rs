@@ -361,3 +361,31 @@ async fn f_094_ten_thousand_children_close_their_family_once() {
     assert!(kit.since_start() < secs(120), "{:?}", kit.since_start());
     kit.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn f_094_f_095_a_sink_that_is_down_does_not_hold_a_family_for_good() {
+    let kit = Kit::new().await;
+    kit.put(dueline_domain::Job {
+        policy: dueline_domain::Policy {
+            sink: dueline_domain::Sink::parse("file:done").ok(),
+            ..Default::default()
+        },
+        ..kit::definition("b")
+    })
+    .await;
+    kit.sinks.set_down(Some("disk is full"));
+    kit.start();
+    // Failures of the sink pause what the tasks of its job owe, for up to five minutes at a time.
+    let first = kit.store_as_enqueued(kit.task("b", ms(0))).await;
+    end(&kit, &first, success()).await;
+    sleep(secs(900)).await;
+    let parent = kit.store_as_enqueued(kit.task("a", ms(0))).await;
+    let child = submit(&kit, child_of(&kit, "b", &parent)).await;
+    let follower = submit(&kit, follower_of(&kit, "a", &child)).await;
+    end(&kit, &parent, success()).await;
+    end(&kit, &child, success()).await;
+    sleep(secs(200)).await;
+    assert_eq!(kit.get(&follower).await.kind(), StateKind::Enqueued);
+    assert_eq!(kit.get(&parent).await.children(), Children::Closed);
+    kit.stop().await;
+}

@@ -21,6 +21,8 @@ const READS_AT_ONCE: usize = 8;
 const TOLD_AT_ONCE: usize = 100;
 /// Edges that are read with one call of the store.
 const EDGES_AT_ONCE: usize = 1_000;
+/// Children that are checked at once.
+const CHECKED_AT_ONCE: usize = 1_000;
 /// Tries to mark a task that changes at the same time.
 const TRIES_MAX: u32 = 4;
 /// How long a task may owe its end to its followers before a check of such a follower counts that as lost.
@@ -262,6 +264,39 @@ impl Families<'_> {
         Err(StoreError::Throttled)
     }
 
+    /// Looks for children that have ended without telling their parent, and records their ends. Ends that are being told at
+    /// present are left alone, so each is the repair of a loss. Answers how many there were.
+    pub async fn check_children(&self, parent: &TaskAddress) -> Result<usize, StoreError> {
+        let open = self.store.open_children(parent, CHECKED_AT_ONCE).await?;
+        let reads = open.into_iter().map(|child| {
+            Box::pin(async move {
+                let found = self.store.get(&child.job, &child.id).await;
+                found.map(|found| (child, found))
+            })
+        });
+        let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+        let (mut repaired, now) = (0, self.clock.now());
+        while let Some(read) = reads.next().await {
+            let (child, found) = read?;
+            let end = match &found {
+                None => Some(TaskEnd::Deleted),
+                Some(task) if is_owed(Effect::Leave, task, now, RELEASE_GRACE) => None,
+                Some(task) => task.family_end(),
+            };
+            let Some(end) = end else {
+                continue;
+            };
+            let edge = Edge {
+                from: parent.clone(),
+                kind: EdgeKind::Child,
+                to: child,
+            };
+            self.store.end_edge(edge, end).await?;
+            repaired += 1;
+        }
+        Ok(repaired)
+    }
+
     /// How many children did not succeed.
     async fn count_failed(&self, parent: &TaskAddress) -> Result<u32, StoreError> {
         let (mut failed, mut edges) = (0, EdgePages::new(parent.clone(), EdgeKind::Child));
@@ -369,6 +404,11 @@ fn is_being_told(kind: EdgeKind, task: &Task, now: Timestamp, grace: Duration) -
         EdgeKind::Follower => Effect::Release,
         EdgeKind::Child => Effect::Children,
     };
+    is_owed(effect, task, now, grace)
+}
+
+/// Whether a finished task owes an effect, and has not done so for long.
+fn is_owed(effect: Effect, task: &Task, now: Timestamp, grace: Duration) -> bool {
     let owed = task.owed.as_ref();
     let owes = owed.is_some_and(|owed| owed.effects.contains(&effect));
     owes && now.since(task.changed_at) < grace
