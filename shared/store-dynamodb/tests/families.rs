@@ -103,3 +103,47 @@ async fn f_095_a_follower_costs_four_write_units_more_and_so_does_its_predecesso
         assert_eq!([release, claim, finish], [1.0, 3.0, 2.0]);
     }
 }
+
+#[tokio::test]
+async fn f_094_a_child_costs_eight_write_units_more_than_a_plain_task() {
+    let mut metered = MeteredDriver::new().await;
+    let parent = metered.driver.create(0, metered.driver.task(500)).await;
+    let follow = Event::Follow(EdgeKind::Child);
+    let parent = metered.driver.apply(1, &parent, follow).await;
+    metered.step_units();
+    let mut new = waiting_for(&metered, &parent);
+    let family = new.options.as_mut().unwrap().family.as_mut().unwrap();
+    family.parent = family.after.pop();
+    let child = metered.driver.create(2, new).await;
+    let edge = Edge {
+        from: parent.address(),
+        kind: EdgeKind::Child,
+        to: child.address(),
+    };
+    let store = metered.driver.store.clone();
+    store.put_edges(vec![edge.clone()]).await.unwrap();
+    let added = metered.step_units();
+    let release = Event::Release(Release {
+        kind: EdgeKind::Child,
+        from: parent.address(),
+        end: TaskEnd::Succeeded,
+        token: Some(metered.driver.rng.token()),
+    });
+    let child = metered.driver.apply(920, &child, release).await;
+    let child = metered.driver.run(940, &child).await;
+    let begun = metered.step_units();
+    let child = metered.driver.succeed(1_900, &child).await;
+    let ended = metered.step_units();
+    store.end_edge(edge, TaskEnd::Succeeded).await.unwrap();
+    let recorded = metered.step_units();
+    let settle = Event::Settle(Settle {
+        seen: child.write,
+        effect: Effect::Leave,
+        failed: None,
+    });
+    metered.driver.apply(1_910, &child, settle).await;
+    let settled = metered.step_units();
+    // A plain task costs five: two, one and two.
+    let units = [added, begun, ended, recorded, settled];
+    assert_eq!(units, [3.0, 4.0, 3.0, 1.0, 2.0]);
+}
