@@ -78,6 +78,14 @@ impl Kit {
         Self::with_queue(LocalQueueConfig::default()).await
     }
 
+    /// As [`Kit::new`], with other random numbers.
+    pub(crate) async fn seeded(seed: u64) -> Self {
+        Self {
+            rng: Arc::new(SeededRng::new(seed)),
+            ..Self::new().await
+        }
+    }
+
     pub(crate) async fn with_queue(config: LocalQueueConfig) -> Self {
         let kit = Self {
             store: Arc::new(TestStore::new(MemoryStore::new())),
