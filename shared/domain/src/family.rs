@@ -221,7 +221,7 @@ pub struct Family {
     pub fail_on_child: bool,
     /// How many parents are above the task.
     pub depth: u32,
-    /// How many children have not ended. Not stored: whoever shows the task counts them.
+    /// How many children have not ended. Not stored: the frontend counts them when it shows the task.
     pub open_children: Option<u32>,
 }
 

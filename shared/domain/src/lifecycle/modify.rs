@@ -1,5 +1,7 @@
 //! A user changes a task that has no owner.
 
+use std::time::Duration;
+
 use super::{Modification, MoveContext, Reason, Rejected, Transition};
 use crate::{State, Token};
 
@@ -16,8 +18,17 @@ pub(super) fn modify(
         (_, Some(at)) => State::New {
             due_at: at.max(context.now),
         },
-        // The queued message carries the old priority, so a new message replaces it.
-        (State::Enqueued { .. }, None) => context.enqueue(token).state,
+        // The queued message carries the old priority, so a new message replaces it. The new timeout ends later than the old
+        // one, also where the clock is behind: a consumer that has read the task before this change, to send the old
+        // message again, is refused.
+        (State::Enqueued { expires_at, .. }, None) => {
+            let timeout = context.policy.enqueue_timeout;
+            let later = expires_at.after(Duration::from_millis(1));
+            State::Enqueued {
+                token,
+                expires_at: context.now.after(timeout).max(later),
+            }
+        }
         (state, None) => state.clone(),
     };
     let run_at = change.run_at.map(|at| at.max(context.now));

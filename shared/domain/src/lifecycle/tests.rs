@@ -315,6 +315,34 @@ fn check_cell(task: &Task, verb: Verb, event: &Event, expected: Cell) {
 }
 
 #[test]
+fn a_resend_of_a_message_that_a_new_priority_has_replaced_is_refused() {
+    // The consumer has read the task; then a user changes its priority, at a frontend whose clock is behind.
+    let enqueued = sample(StateKind::Enqueued);
+    let (old, seen_at) = (
+        enqueued.state.token().unwrap(),
+        enqueued.state.trigger_at().unwrap(),
+    );
+    let modify = Event::Modify {
+        change: Modification::default(),
+        token: Token::from_random(77),
+    };
+    let mut modified = enqueued.clone();
+    let write = WriteId::from_random(78);
+    let behind = Timestamp::EPOCH;
+    modified.advance(apply(&enqueued, &Policy::default(), &modify, write, behind).unwrap());
+    assert!(modified.state.trigger_at().unwrap() > seen_at);
+    let resend = Event::Trigger(Trigger {
+        seen: StateKind::Enqueued,
+        seen_at,
+        token: old,
+        jitter: Jitter::default(),
+    });
+    let late = seen_at.after(Duration::from_secs(3_600));
+    let refused = apply(&modified, &Policy::default(), &resend, write, late);
+    assert_eq!(refused.unwrap_err().reason, Moved);
+}
+
+#[test]
 fn f_069_each_verb_in_each_state_does_what_the_table_says() {
     let verbs: BTreeSet<_> = TABLE.iter().map(|(verb, _)| *verb).collect();
     assert_eq!(verbs.len(), 18);
