@@ -174,9 +174,9 @@ async fn f_095_a_predecessor_that_ends_while_it_is_followed_is_noticed_by_one_of
     let first = kit.store_as_enqueued(kit.task("a", ms(0))).await;
     let new = waiting_for(&kit, "a", &[&first], TriggerOn::Success);
     let task = kit.store_as_enqueued(new).await;
-    // It ends before it is marked: whoever connects the two tells the follower.
+    // It ends before it is marked: the call that connects the two tells the follower.
     let ended = end(&kit, &first, success()).await;
-    assert_eq!(ended.owed, None, "nobody knew of a follower");
+    assert_eq!(ended.owed, None, "no follower was known");
     let linked = link(&kit, &task).await;
     assert_eq!(linked.moved, [(task.address(), StateKind::Enqueued)]);
     // Connecting is done again without harm.

@@ -69,7 +69,7 @@ impl Families<'_> {
     /// Connects stored tasks with those that they wait for. It may be repeated at any time.
     ///
     /// The edges are stored first. After that each predecessor is marked, unless it has ended: then its followers are told at
-    /// once. So whoever ends a marked predecessor finds the edges, and a predecessor that ended before it was marked is
+    /// once. So the end of a marked predecessor finds the edges, and a predecessor that ended before it was marked is
     /// noticed here.
     pub async fn link(&self, followers: &[Follower]) -> Result<Linked, StoreError> {
         self.connect(followers, Duration::ZERO).await
@@ -223,8 +223,8 @@ impl Families<'_> {
     /// Closes the family of a task if its own run and all its children have ended. Answers the task as it is then, and whether
     /// this call has closed it.
     ///
-    /// The mark `closing` is set first, and the children are read once more after it. Whoever adds a child stores its edge
-    /// first, and removes the mark if it finds it: so either the edge is found here, or the mark is gone.
+    /// The mark `closing` is set first, and the children are read once more after it. A process that adds a child
+    /// stores its edge first, and removes the mark if it finds it: so either the edge is found here, or the mark is gone.
     pub async fn close(&self, parent: &TaskAddress) -> Result<(Option<Task>, bool), StoreError> {
         for _ in 0..TRIES_MAX {
             let Some(task) = self.store.get(&parent.job, &parent.id).await? else {
