@@ -21,9 +21,7 @@ use super::{
 use crate::exit::CliError;
 
 /// A registry with a handler that calls `on_start` with the number in the payload.
-pub(super) fn calling(
-    on_start: impl Fn(u64) + Send + Sync + 'static,
-) -> Result<Registry, CliError> {
+fn calling(on_start: impl Fn(u64) + Send + Sync + 'static) -> Result<Registry, CliError> {
     let on_start = Arc::new(on_start);
     let handler = handler_fn(move |task: RunningTask| {
         on_start(number_of(task.input()));
@@ -33,6 +31,31 @@ pub(super) fn calling(
         .job(JOB, handler)
         .build()
         .map_err(|error| CliError::invalid(error.to_string()))
+}
+
+/// How late tasks have started, whose payload begins with their due time.
+#[derive(Default)]
+pub(super) struct Delays {
+    pub(super) late: Latencies,
+    /// Tasks that started before their due time.
+    pub(super) early: u32,
+}
+
+impl Delays {
+    /// A registry with a handler that records the delay of each task.
+    pub(super) fn recorded() -> Result<(Registry, Arc<Mutex<Self>>), CliError> {
+        let delays = Arc::<Mutex<Self>>::default();
+        let recorder = delays.clone();
+        let registry = calling(move |due_ms| {
+            let now_ms = u64::try_from(SystemClock.now().millis()).unwrap_or(0);
+            let mut delays = recorder.lock().unwrap_or_else(PoisonError::into_inner);
+            match now_ms.checked_sub(due_ms) {
+                Some(late_ms) => delays.late.record(Duration::from_millis(late_ms)),
+                None => delays.early += 1,
+            }
+        })?;
+        Ok((registry, delays))
+    }
 }
 
 /// Submits one task each 20 ms and measures the time from just before the submit to the first line of the handler.
@@ -89,20 +112,7 @@ pub(super) async fn latency(bench: &Bench, target: &BenchTarget) -> Result<Bench
 /// that start before their due time.
 pub(super) async fn schedule(bench: &Bench, target: &BenchTarget) -> Result<BenchReport, CliError> {
     let tasks = bench.tasks(200);
-    let late_and_early = Arc::new(Mutex::new((Latencies::new(), 0_u32)));
-    let registry = {
-        let late_and_early = late_and_early.clone();
-        calling(move |due_ms| {
-            let now_ms = u64::try_from(SystemClock.now().millis()).unwrap_or(0);
-            let mut counts = late_and_early
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            match now_ms.checked_sub(due_ms) {
-                Some(late_ms) => counts.0.record(Duration::from_millis(late_ms)),
-                None => counts.1 += 1,
-            }
-        })?
-    };
+    let (registry, delays) = Delays::recorded()?;
     let node = target
         .node("schedule", Some((bench.slots(), registry)))
         .await?;
@@ -132,9 +142,7 @@ pub(super) async fn schedule(bench: &Bench, target: &BenchTarget) -> Result<Benc
     let mut report = bench.report(tasks, bench.slots());
     report.db_bytes = target.db_bytes("schedule");
     report.rss_kib = rss_peak_kib();
-    let counts = late_and_early
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    report.more.insert("early", f64::from(counts.1));
-    Ok(report.measured(elapsed, &counts.0))
+    let delays = delays.lock().unwrap_or_else(PoisonError::into_inner);
+    report.more.insert("early", f64::from(delays.early));
+    Ok(report.measured(elapsed, &delays.late))
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -18,9 +18,9 @@ use dueline_runtime::{SystemClock, TaskGroup};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
-    Bench, BenchReport, Latencies,
+    Bench, BenchReport,
     drain::until_finished,
-    latency::calling,
+    latency::Delays,
     rss_peak_kib,
     target::{BenchTarget, JOB, put_job},
 };
@@ -38,20 +38,7 @@ pub(super) async fn schedules(
     target: &BenchTarget,
 ) -> Result<BenchReport, CliError> {
     let count = bench.tasks(10_000);
-    let late_and_early = Arc::new(Mutex::new((Latencies::new(), 0_u32)));
-    let registry = {
-        let late_and_early = late_and_early.clone();
-        calling(move |due_ms| {
-            let now_ms = u64::try_from(SystemClock.now().millis()).unwrap_or(0);
-            let mut counts = late_and_early
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            match now_ms.checked_sub(due_ms) {
-                Some(late_ms) => counts.0.record(Duration::from_millis(late_ms)),
-                None => counts.1 += 1,
-            }
-        })?
-    };
+    let (registry, delays) = Delays::recorded()?;
     let node = target
         .node("schedules", Some((bench.slots(), registry)))
         .await?;
@@ -76,19 +63,17 @@ pub(super) async fn schedules(
     let mut report = bench.report(count, bench.slots());
     report.db_bytes = target.db_bytes("schedules");
     report.rss_kib = rss_peak_kib();
-    let counts = late_and_early
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let delays = delays.lock().unwrap_or_else(PoisonError::into_inner);
     #[expect(
         clippy::cast_precision_loss,
         reason = "counts of a benchmark are small"
     )]
     let puts_per_s = (count as f64 / stored_in.as_secs_f64()).round();
     report.more.extend([
-        ("early", f64::from(counts.1)),
+        ("early", f64::from(delays.early)),
         ("schedules_stored_per_s", puts_per_s),
     ]);
-    Ok(report.measured(elapsed, &counts.0))
+    Ok(report.measured(elapsed, &delays.late))
 }
 
 async fn put(
