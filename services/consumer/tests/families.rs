@@ -3,12 +3,12 @@
 mod kit;
 
 use dueline_domain::{
-    EdgeKind, Event, Family, NewTask, Outcome, Predecessor, Quota, RunningCancel, Sink, StateKind,
-    Task, TaskEnd, TaskOptions, TriggerOn,
+    EdgeKind, Event, Family, NewTask, Predecessor, Quota, RunningCancel, Sink, StateKind, Task,
+    TaskEnd, TaskOptions, TriggerOn,
 };
 use dueline_ports::{Clock as _, Edge, FamilyStore as _};
 use dueline_runtime::{Families, Follower, Linked, Performer};
-use kit::{Kit, START, definition, ms, secs};
+use kit::{Kit, START, definition, end, fatal, ms, secs, success};
 use tokio::time::sleep;
 
 /// A new task of `job` that waits for these.
@@ -50,36 +50,6 @@ async fn submit_after(kit: &Kit, job: &str, after: &[&Task], rule: TriggerOn) ->
     assert_eq!(task.kind(), StateKind::Waiting);
     link(kit, &task).await;
     task
-}
-
-/// Ends a task that was never enqueued as its message says: claims, starts and finishes it.
-async fn end(kit: &Kit, task: &Task, outcome: Outcome) -> Task {
-    let task = kit.get(task).await;
-    let token = task.state.token().unwrap();
-    let claim = dueline_domain::Claim {
-        token,
-        worker: kit::worker(),
-        start: false,
-    };
-    kit.apply(&task, Event::Claim(claim)).await;
-    let finish = Event::Finish {
-        token,
-        started_at: Some(kit.clock.now()),
-        outcome,
-        jitter: Default::default(),
-    };
-    let ended = kit.apply(&task, finish).await;
-    kit.due.announce(kit.clock.now());
-    ended
-}
-
-fn success() -> Outcome {
-    Outcome::Success { result: None }
-}
-
-fn fatal() -> Outcome {
-    let error = "no".into();
-    Outcome::Fatal { error }
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +144,7 @@ async fn f_095_a_predecessor_that_ends_while_it_is_followed_is_noticed_by_one_of
     let first = kit.store_as_enqueued(kit.task("a", ms(0))).await;
     let new = waiting_for(&kit, "a", &[&first], TriggerOn::Success);
     let task = kit.store_as_enqueued(new).await;
-    // It ends before it is marked: the call that connects the two tells the follower.
+    // It ends before it is marked: the call that connects the two notifies the follower.
     let ended = end(&kit, &first, success()).await;
     assert_eq!(ended.owed, None, "no follower was known");
     let linked = link(&kit, &task).await;

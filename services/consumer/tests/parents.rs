@@ -8,7 +8,7 @@ use dueline_domain::{
 };
 use dueline_ports::{Clock as _, Edge, FamilyStore as _};
 use dueline_runtime::{Families, Follower, Performer};
-use kit::{Kit, START, ms, secs};
+use kit::{Kit, START, fatal, ms, secs, success};
 use tokio::time::sleep;
 
 fn families(kit: &Kit) -> Families<'_> {
@@ -31,6 +31,13 @@ fn with_family(kit: &Kit, job: &str, family: Family) -> NewTask {
         ..TaskOptions::default()
     }));
     new
+}
+
+/// Ends the run of an enqueued task, and lets the consumer do what follows from it.
+async fn end(kit: &Kit, task: &Task, outcome: Outcome) -> Task {
+    let ended = kit::end(kit, task, outcome).await;
+    sleep(ms(200)).await;
+    ended
 }
 
 fn child_of(kit: &Kit, job: &str, parent: &Task) -> NewTask {
@@ -60,40 +67,6 @@ async fn submit(kit: &Kit, new: NewTask) -> Task {
     };
     families(kit).link(&[follower]).await.unwrap();
     kit.get(&task).await
-}
-
-/// Claims an enqueued task as its message says, and ends its run.
-async fn end(kit: &Kit, task: &Task, outcome: Outcome) -> Task {
-    let task = kit.get(task).await;
-    let token = task
-        .state
-        .token()
-        .unwrap_or_else(|| panic!("{:?}", task.state));
-    let claim = dueline_domain::Claim {
-        token,
-        worker: kit::worker(),
-        start: false,
-    };
-    kit.apply(&task, Event::Claim(claim)).await;
-    let finish = Event::Finish {
-        token,
-        started_at: Some(kit.clock.now()),
-        outcome,
-        jitter: Default::default(),
-    };
-    let ended = kit.apply(&task, finish).await;
-    kit.due.announce(kit.clock.now());
-    sleep(ms(200)).await;
-    ended
-}
-
-fn success() -> Outcome {
-    Outcome::Success { result: None }
-}
-
-fn fatal() -> Outcome {
-    let error = "no".into();
-    Outcome::Fatal { error }
 }
 
 async fn open_children(kit: &Kit, task: &Task) -> usize {

@@ -316,3 +316,34 @@ pub(crate) fn expires_at(task: &Task) -> Timestamp {
         ref other => panic!("{other:?}"),
     }
 }
+
+/// Ends a task as if its message had arrived: claims, starts and finishes it.
+pub(crate) async fn end(kit: &Kit, task: &Task, outcome: Outcome) -> Task {
+    let task = kit.get(task).await;
+    let token = task.state.token();
+    let token = token.unwrap_or_else(|| panic!("{:?}", task.state));
+    let claim = Claim {
+        token,
+        worker: worker(),
+        start: false,
+    };
+    kit.apply(&task, Event::Claim(claim)).await;
+    let finish = Event::Finish {
+        token,
+        started_at: Some(kit.clock.now()),
+        outcome,
+        jitter: kit.rng.jitter(),
+    };
+    let ended = kit.apply(&task, finish).await;
+    kit.due.announce(kit.clock.now());
+    ended
+}
+
+pub(crate) fn success() -> Outcome {
+    Outcome::Success { result: None }
+}
+
+pub(crate) fn fatal() -> Outcome {
+    let error = "no".into();
+    Outcome::Fatal { error }
+}
