@@ -1,4 +1,4 @@
-//! Does the durable effects that finished tasks owe: tells the tasks that wait for them, and delivers their records to
+//! Does the durable effects that finished tasks owe: notifies the tasks that wait for them, and delivers their records to
 //! the sinks of their jobs.
 //!
 //! The scan finds the tasks and offers them here; a loop of its own does the effects, so that a sink that hangs delays
@@ -139,8 +139,8 @@ struct BatchResult {
     job: JobName,
     /// Deliveries that are done and settled.
     done: usize,
-    /// Tasks whose followers are told, and that have settled it.
-    told: usize,
+    /// Tasks that have notified their families, and have settled that.
+    notified: usize,
     /// An error of the store or the sink, if there was one.
     error: Option<String>,
 }
@@ -159,7 +159,7 @@ pub(crate) async fn run(deps: Deps, intake: Arc<EffectsIntake>, shutdown: Shutdo
             () = shutdown.intake_stopped() => return,
             Some(result) = batches.next(), if !batches.is_empty() => {
                 intake.ended(&result, &deps);
-                if result.done + result.told > 0 {
+                if result.done + result.notified > 0 {
                     // More tasks of this job may have waited for the end of this delivery.
                     deps.due.announce(deps.clock.now());
                 }
@@ -171,7 +171,7 @@ pub(crate) async fn run(deps: Deps, intake: Arc<EffectsIntake>, shutdown: Shutdo
 
 /// Delivers the records of one job, and settles what its tasks owe.
 async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
-    let (mut done, mut told, mut error) = (0, 0, None);
+    let (mut done, mut notified, mut error) = (0, 0, None);
     match deliver(deps, &job, due, &mut error).await {
         Ok(commands) => {
             let now = deps.clock.now();
@@ -181,7 +181,7 @@ async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
                 match result {
                     Ok(_) => match is_done {
                         Some(Effect::Deliver) => done += 1,
-                        Some(_) => told += 1,
+                        Some(_) => notified += 1,
                         None => {}
                     },
                     // Another consumer was faster, or the task was redriven.
@@ -195,7 +195,7 @@ async fn batch(deps: &Deps, job: JobName, due: Vec<DueTask>) -> BatchResult {
     BatchResult {
         job,
         done,
-        told,
+        notified,
         error,
     }
 }
@@ -290,12 +290,12 @@ async fn tell_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreEr
     let task = match effect {
         None | Some(Effect::Deliver) => return Ok(None),
         Some(Effect::Children) => {
-            families.tell_all(EdgeKind::Child, &task).await?;
+            families.notify_all(EdgeKind::Child, &task).await?;
             // All of them may have ended before this run did.
             families.close(&task.address()).await?.0
         }
         Some(Effect::Release) => {
-            families.tell_all(EdgeKind::Follower, &task).await?;
+            families.notify_all(EdgeKind::Follower, &task).await?;
             Some(task)
         }
         Some(Effect::Leave) => {
@@ -309,7 +309,7 @@ async fn tell_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreEr
             if closed || repairs > 0 {
                 tracing::warn!(
                     job.name = %parent.job, task.id = %parent.id, repairs, closed,
-                    "children had ended without telling their parent"
+                    "children had ended without a notification of their parent"
                 );
                 let repairs = repairs.max(usize::from(closed)) as u64;
                 metrics::counter!("dueline_family_repairs_total").increment(repairs);

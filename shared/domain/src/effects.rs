@@ -22,11 +22,11 @@ pub struct Effects {
 /// A durable effect of a transition: stored with it, and done at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// The children of the finished task are told that its own run is over.
+    /// The children of the finished task are notified that its own run is over.
     Children,
-    /// The followers of the finished task are told how it and its children ended.
+    /// The followers of the finished task are notified how it and its children ended.
     Release,
-    /// The parent of the finished task is told that it and its children have ended.
+    /// The parent of the finished task is notified that it and its children have ended.
     Leave,
     /// The record of the finished task is delivered to the sink of its job.
     Deliver,

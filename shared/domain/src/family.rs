@@ -190,7 +190,7 @@ impl Children {
 pub struct Predecessor {
     /// The task.
     pub task: TaskAddress,
-    /// How it ended, once the task that waits has been told.
+    /// How it ended, once the task that waits has been notified.
     pub end: Option<TaskEnd>,
 }
 
@@ -204,13 +204,13 @@ impl Predecessor {
 /// What connects a task with other tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
-    /// The parent. It has an end once its own run is over and this task has been told.
+    /// The parent. It has an end once its own run is over and this task has been notified.
     pub parent: Option<Predecessor>,
     /// The tasks that this one waits for. Those without an end are the set of what it still waits for.
     pub after: Vec<Predecessor>,
     /// Which of their ends let it go on.
     pub trigger_on: TriggerOn,
-    /// Whether other tasks may wait for this one, so that its end has to be told to them. Set by the first of them,
+    /// Whether other tasks may wait for this one, so that they have to be notified of its end. Set by the first of them,
     /// while this task has not ended.
     pub has_followers: bool,
     /// What is known of the children.

@@ -1,4 +1,4 @@
-//! Connects tasks that wait with those that they wait for, and tells them how these have ended.
+//! Connects tasks that wait with those that they wait for, and notifies them how these have ended.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use crate::{Performer, log_transition};
 
 /// Predecessors that are read at once.
 const READS_AT_ONCE: usize = 8;
-/// Followers that are told with one call of the store.
-const TOLD_AT_ONCE: usize = 100;
+/// Followers that are notified with one call of the store.
+const NOTIFIED_AT_ONCE: usize = 100;
 /// Edges that are read with one call of the store.
 const EDGES_AT_ONCE: usize = 1_000;
 /// Children that are checked at once.
@@ -61,21 +61,21 @@ pub struct Follower {
 pub struct Linked {
     /// The followers that have moved, with their new states.
     pub moved: Vec<(TaskAddress, StateKind)>,
-    /// The tasks that were marked, so that their ends are told to their followers.
+    /// The tasks that were marked, so that their followers are notified of their ends.
     pub marked: usize,
 }
 
 impl Families<'_> {
     /// Connects stored tasks with those that they wait for. It may be repeated at any time.
     ///
-    /// The edges are stored first. After that each predecessor is marked, unless it has ended: then its followers are told at
+    /// The edges are stored first. After that each predecessor is marked, unless it has ended: then its followers are notified at
     /// once. So the end of a marked predecessor finds the edges, and a predecessor that ended before it was marked is
     /// noticed here.
     pub async fn link(&self, followers: &[Follower]) -> Result<Linked, StoreError> {
         self.connect(followers, Duration::ZERO).await
     }
 
-    /// Connects again a task that has waited for long. Ends that are being told at present are left alone, so every
+    /// Connects again a task that has waited for long. Notifications that are on their way are left alone, so every
     /// change is the repair of a loss.
     pub async fn check(&self, follower: Follower) -> Result<Linked, StoreError> {
         self.connect(&[follower], RELEASE_GRACE).await
@@ -133,12 +133,13 @@ impl Families<'_> {
         for (from, end) in ended {
             let to = waiting.remove(&from).unwrap_or_default();
             let (kind, from) = &from;
-            self.tell(*kind, from, end, &to, &mut linked.moved).await?;
+            self.notify(*kind, from, end, &to, &mut linked.moved)
+                .await?;
         }
         Ok(linked)
     }
 
-    /// Marks a task, so that its end is told to those that wait for it, unless it is marked already or has ended. For its
+    /// Marks a task, so that those that wait for it are notified of its end, unless it is marked already or has ended. For its
     /// children, the end is that of its own run.
     async fn mark(
         &self,
@@ -159,8 +160,8 @@ impl Families<'_> {
             };
             // A parent whose run is over may still get children, as long as its family is not closed.
             if is_marked || (end.is_some() && !task.is_open_family()) {
-                let is_told = is_being_told(kind, &task, self.clock.now(), grace);
-                return Ok(end.filter(|_| !is_told).map_or(Mark::Open, Mark::Ended));
+                let is_pending = is_being_notified(kind, &task, self.clock.now(), grace);
+                return Ok(end.filter(|_| !is_pending).map_or(Mark::Open, Mark::Ended));
             }
             let command = Command {
                 job: from.job.clone(),
@@ -181,8 +182,8 @@ impl Families<'_> {
         Err(StoreError::Throttled)
     }
 
-    /// Tells all children of a task that its own run is over, or all its followers how it and its children have ended.
-    pub async fn tell_all(&self, kind: EdgeKind, task: &Task) -> Result<(), StoreError> {
+    /// Notifies all children of a task that its own run is over, or all its followers how it and its children have ended.
+    pub async fn notify_all(&self, kind: EdgeKind, task: &Task) -> Result<(), StoreError> {
         let end = match kind {
             EdgeKind::Follower => task.family_end(),
             EdgeKind::Child => TaskEnd::of(task.kind()),
@@ -195,7 +196,8 @@ impl Families<'_> {
         while let Some(page) = edges.next(self.store).await? {
             let open = page.into_iter().filter(|edge| edge.end.is_none());
             let open: Vec<_> = open.map(|edge| edge.to).collect();
-            self.tell(kind, &from, end, &open, &mut Vec::new()).await?;
+            self.notify(kind, &from, end, &open, &mut Vec::new())
+                .await?;
         }
         Ok(())
     }
@@ -264,8 +266,8 @@ impl Families<'_> {
         Err(StoreError::Throttled)
     }
 
-    /// Looks for children that have ended without telling their parent, and records their ends. Ends that are being told at
-    /// present are left alone, so each is the repair of a loss. Answers how many there were.
+    /// Looks for children that have ended without a notification of their parent, and records their ends. Notifications
+    /// that are on their way are left alone, so each end is the repair of a loss. Answers how many there were.
     pub async fn check_children(&self, parent: &TaskAddress) -> Result<usize, StoreError> {
         let open = self.store.open_children(parent, CHECKED_AT_ONCE).await?;
         let reads = open.into_iter().map(|child| {
@@ -307,8 +309,8 @@ impl Families<'_> {
         Ok(u32::try_from(failed).unwrap_or(u32::MAX))
     }
 
-    /// Tells followers of a task how it has ended, and adds those that have moved to `moved`.
-    async fn tell(
+    /// Notifies followers of a task how it has ended, and adds those that have moved to `moved`.
+    async fn notify(
         &self,
         kind: EdgeKind,
         from: &TaskAddress,
@@ -317,7 +319,7 @@ impl Families<'_> {
         moved: &mut Vec<(TaskAddress, StateKind)>,
     ) -> Result<(), StoreError> {
         let (mut enqueues, mut failure) = (BTreeMap::new(), None);
-        for some in followers.chunks(TOLD_AT_ONCE) {
+        for some in followers.chunks(NOTIFIED_AT_ONCE) {
             let mut commands = Vec::with_capacity(some.len());
             for to in some {
                 if !enqueues.contains_key(&to.job) {
@@ -345,9 +347,9 @@ impl Families<'_> {
                         log_transition(Some(StateKind::Waiting), &applied.task);
                         moved.push((to.clone(), applied.task.kind()));
                     }
-                    // It was told before, or has ended for another reason.
+                    // It was notified before, or has ended for another reason.
                     Err(StoreError::Rejected(_) | StoreError::NotFound { .. }) => {}
-                    // The others are told all the same.
+                    // The others are notified all the same.
                     Err(error) => failure = Some(error),
                 }
             }
@@ -358,9 +360,9 @@ impl Families<'_> {
 
 /// What a task that others are about to wait for is.
 enum Mark {
-    /// Its end will be told.
+    /// Its end will cause notifications.
     Open,
-    /// Its end will be told from now on.
+    /// Its end will cause notifications from now on.
     Marked,
     /// It has ended.
     Ended(TaskEnd),
@@ -399,7 +401,7 @@ impl EdgePages {
 }
 
 /// Whether a finished task still owes its end to those that wait for it, and has not done so for long.
-fn is_being_told(kind: EdgeKind, task: &Task, now: Timestamp, grace: Duration) -> bool {
+fn is_being_notified(kind: EdgeKind, task: &Task, now: Timestamp, grace: Duration) -> bool {
     let effect = match kind {
         EdgeKind::Follower => Effect::Release,
         EdgeKind::Child => Effect::Children,

@@ -76,7 +76,7 @@ pub struct PredecessorView {
     #[serde(with = "as_text")]
     #[schema(value_type = uuid::Uuid)]
     pub id: TaskId,
-    /// How it ended, once the task that waits has been told: `succeeded`, `failed`, `cancelled`, `trashed`, `dropped`,
+    /// How it ended, once the task that waits has been notified: `succeeded`, `failed`, `cancelled`, `trashed`, `dropped`,
     /// `deleted` or `children_failed`.
     pub end: Option<String>,
 }

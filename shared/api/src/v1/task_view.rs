@@ -195,8 +195,8 @@ pub struct TaskView {
 /// What a finished task has yet to cause beyond itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwedView {
-    /// What is owed: `children`, its children are told that its run is over; `release`, its end is told to its followers;
-    /// `leave`, its end is told to its parent; `deliver`, the delivery of its record to the sink of its job; `close`, its
+    /// What is owed: `children`, its children are notified that its run is over; `release`, its followers of its end;
+    /// `leave`, its parent of its end; `deliver`, the delivery of its record to the sink of its job; `close`, its
     /// family is closed when all children have ended.
     #[schema(example = json!(["deliver"]))]
     pub effects: Vec<String>,

@@ -65,7 +65,7 @@ fn f_095_a_task_goes_on_when_the_last_of_its_predecessors_has_succeeded() {
     assert_eq!(task.state, State::Waiting { check_at: at(61) });
     let one = after(&task, &release(2, TaskEnd::Succeeded), 2).unwrap();
     assert_eq!(one.state, State::Waiting { check_at: at(61) });
-    // The end of a predecessor may be told more than once, and counts once.
+    // A task may be notified of an end more than once, and the end counts once.
     let again = after(&one, &release(2, TaskEnd::Succeeded), 3);
     assert_eq!(again, Err(Reason::NotWaiting));
     let unknown = after(&one, &release(4, TaskEnd::Succeeded), 3);
@@ -182,7 +182,7 @@ fn child() -> Task {
     task
 }
 
-fn parent_told(end: TaskEnd) -> Event {
+fn parent_ended(end: TaskEnd) -> Event {
     Event::Release(Release {
         kind: EdgeKind::Child,
         from: address(1),
@@ -227,18 +227,18 @@ fn close(task: &Task, failed: Option<u32>, seconds: i64) -> Result<Task, Reason>
 #[test]
 fn f_093_a_child_waits_for_its_parents_run_and_then_goes_on() {
     let child = child();
-    let on = after(&child, &parent_told(TaskEnd::Succeeded), 5).unwrap();
+    let on = after(&child, &parent_ended(TaskEnd::Succeeded), 5).unwrap();
     assert_eq!(on.kind(), StateKind::Enqueued);
     let as_follower = after(&child, &release(1, TaskEnd::Succeeded), 5);
     let refused = Err(Reason::NotWaiting);
-    assert_eq!(as_follower, refused, "it is told as a child");
+    assert_eq!(as_follower, refused, "it is notified as a child");
     for end in [
         TaskEnd::Failed,
         TaskEnd::Cancelled,
         TaskEnd::Trashed,
         TaskEnd::Deleted,
     ] {
-        let ended = after(&child, &parent_told(end), 5).unwrap();
+        let ended = after(&child, &parent_ended(end), 5).unwrap();
         assert_eq!(ended.kind(), StateKind::Cancelled);
         let why = format!("parent {} {}", address(1), end.words());
         assert_eq!(ended.error.as_deref(), Some(&*why));
@@ -251,9 +251,9 @@ fn a_10_a_task_with_a_parent_and_a_predecessor_waits_for_both() {
     let mut task = child();
     let options = task.options.as_mut().unwrap();
     options.family.as_mut().unwrap().after = vec![Predecessor::open(address(2))];
-    let told = after(&task, &parent_told(TaskEnd::Succeeded), 5).unwrap();
-    assert_eq!(told.kind(), StateKind::Waiting);
-    let both = after(&told, &release(2, TaskEnd::Succeeded), 6).unwrap();
+    let notified = after(&task, &parent_ended(TaskEnd::Succeeded), 5).unwrap();
+    assert_eq!(notified.kind(), StateKind::Waiting);
+    let both = after(&notified, &release(2, TaskEnd::Succeeded), 6).unwrap();
     assert_eq!(both.kind(), StateKind::Enqueued);
     let other = after(&task, &release(2, TaskEnd::Succeeded), 5).unwrap();
     assert_eq!(other.kind(), StateKind::Waiting);
@@ -340,12 +340,12 @@ fn d_12_an_open_family_is_checked_now_and_then_and_only_closing_ends_that() {
             failed: failed.then(|| ("open".into(), Jitter::default())),
         })
     };
-    let told = after(&parent, &settle(&parent, Effect::Children, false), 5).unwrap();
-    assert_eq!(effects(&told), [Effect::Close]);
-    assert_eq!(told.trigger_at(), Some(at(65)));
-    let done = after(&told, &settle(&told, Effect::Close, false), 65);
+    let notified = after(&parent, &settle(&parent, Effect::Children, false), 5).unwrap();
+    assert_eq!(effects(&notified), [Effect::Close]);
+    assert_eq!(notified.trigger_at(), Some(at(65)));
+    let done = after(&notified, &settle(&notified, Effect::Close, false), 65);
     assert_eq!(done, Err(Reason::Moved));
-    let checked = after(&told, &settle(&told, Effect::Close, true), 65).unwrap();
+    let checked = after(&notified, &settle(&notified, Effect::Close, true), 65).unwrap();
     assert_eq!(checked.trigger_at(), Some(at(65 + 61)));
     assert_eq!(checked.owed.as_ref().unwrap().failures, 0);
 }

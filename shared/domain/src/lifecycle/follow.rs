@@ -3,7 +3,7 @@
 use super::{MoveContext, Reason, Rejected, Transition};
 use crate::{Children, EdgeKind, Family};
 
-/// Marks the task, so that its end is told to those that wait for it. A task that has ended, with its children, cannot be
+/// Marks the task, so that those that wait for it are notified of its end. A task that has ended, with its children, cannot be
 /// marked: the process that adds a follower reads how it ended instead. This compare-and-set decides between the two.
 pub(super) fn follow(context: &MoveContext<'_>, kind: EdgeKind) -> Result<Transition, Rejected> {
     let task = context.task;

@@ -5,7 +5,7 @@ use super::{MoveContext, Reason, Rejected, Transition};
 use crate::{Children, Family, State};
 
 pub(super) fn redrive(context: &MoveContext<'_>) -> Result<Transition, Rejected> {
-    // Children may be added again, and the followers are told again.
+    // Children may be added again, and the followers are notified again.
     let family = context.task.family();
     let family = family.filter(|family| family.children == Children::Closed);
     let family = family.map(|family| {

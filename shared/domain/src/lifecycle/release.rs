@@ -12,10 +12,10 @@ pub(super) fn release(
         return Err(not_waiting());
     };
     let mut family = context.task.family().cloned().ok_or_else(not_waiting)?;
-    // A set, each element of which is removed once: the end of a predecessor may be told any number of times.
+    // A set, each element of which is removed once: the same end may be recorded any number of times.
     let mut open = family.waits_for(release.kind).iter_mut();
-    let told = open.find(|one| one.end.is_none() && one.task == release.from);
-    told.ok_or_else(not_waiting)?.end = Some(release.end);
+    let waited_for = open.find(|one| one.end.is_none() && one.task == release.from);
+    waited_for.ok_or_else(not_waiting)?.end = Some(release.end);
     let decided = match family.refusal(release.kind, &release.from, release.end) {
         Some(why) => context.end(State::Cancelled, Some(error_text(&why))),
         None if family.is_open() => context.to(State::Waiting { check_at }),
