@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use dueline_api::{ErrorKind, v1::Problem};
+use dueline_api::{ErrorKind, ErrorReason, v1::Problem};
 use reqwest::{Method, Url};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -179,7 +179,7 @@ impl RestClient {
         if error.is_timeout() && !error.is_connect() {
             let message =
                 format!("{server} did not respond in time; the request may have taken effect");
-            return CliError::new(ErrorKind::Deadline, "no_answer", message);
+            return CliError::new(ErrorKind::Deadline, ErrorReason::NoAnswer, message);
         }
         if error.is_builder() {
             return CliError::invalid(format!("the request cannot be sent: {cause}"));
@@ -189,9 +189,10 @@ impl RestClient {
             let plain = server.as_str().replacen("https", "http", 1);
             let plain = plain.trim_end_matches('/');
             let hint = format!("the server does not support TLS; without a TLS proxy, try {plain}");
-            return CliError::new(ErrorKind::Unavailable, "unreachable", message).with_hint(hint);
+            return CliError::new(ErrorKind::Unavailable, ErrorReason::Unreachable, message)
+                .with_hint(hint);
         }
-        CliError::new(ErrorKind::Unavailable, "unreachable", message)
+        CliError::new(ErrorKind::Unavailable, ErrorReason::Unreachable, message)
             .with_hint("is `dueline dev` running? --server or DUELINE_SERVER names another server")
     }
 }
@@ -219,8 +220,12 @@ impl JsonAnswer {
 
 fn malformed(error: &dyn std::fmt::Display) -> CliError {
     let message = format!("the response of the server is malformed: {error}");
-    CliError::new(ErrorKind::Internal, "answer_not_understood", message)
-        .with_hint("is this a Dueline server of the same version?")
+    CliError::new(
+        ErrorKind::Internal,
+        ErrorReason::AnswerNotUnderstood,
+        message,
+    )
+    .with_hint("is this a Dueline server of the same version?")
 }
 
 /// The HTTP client for calls to `server`. It follows no redirects and uses no proxy for a loopback address.
@@ -241,7 +246,7 @@ pub(crate) fn http(server: &str, timeout: Duration) -> Result<reqwest::Client, C
     }
     builder.build().map_err(|error| {
         let message = format!("cannot create an HTTP client: {}", root_cause(&error));
-        CliError::new(ErrorKind::Internal, "no_client", message)
+        CliError::new(ErrorKind::Internal, ErrorReason::NoClient, message)
     })
 }
 

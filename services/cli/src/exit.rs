@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use dueline_api::{ApiError, ErrorKind, v1::Problem};
+use dueline_api::{ApiError, ErrorKind, ErrorReason, v1::Problem};
 use dueline_domain::StateKind;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -114,13 +114,13 @@ pub struct CliError {
 
 impl CliError {
     /// An error that this program found, not the server.
-    pub fn new(kind: ErrorKind, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, reason: ErrorReason, message: impl Into<String>) -> Self {
         Self::from(ApiError::new(kind, reason, message))
     }
 
     /// The command line, or something that it names, is invalid.
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Invalid, "usage", message)
+        Self::new(ErrorKind::Invalid, ErrorReason::Usage, message)
     }
 
     /// Adds a hint: what the user can do.
@@ -223,7 +223,7 @@ impl From<ApiError> for CliError {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         let is_output_closed = error.kind() == io::ErrorKind::BrokenPipe;
-        let error = Self::new(ErrorKind::Internal, "io", error.to_string());
+        let error = Self::new(ErrorKind::Internal, ErrorReason::Io, error.to_string());
         Self {
             is_output_closed,
             ..error

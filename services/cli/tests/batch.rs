@@ -3,7 +3,7 @@
 mod fake;
 
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     operation::Submitted,
     v1::{BatchItem, BatchResult},
 };
@@ -17,7 +17,7 @@ async fn server() -> FakeServer {
             let result = if line.contains("bad") {
                 Err(ApiError::invalid(
                     "weight",
-                    "invalid_weight",
+                    ErrorReason::InvalidWeight,
                     "is not a weight",
                 ))
             } else {
@@ -163,7 +163,8 @@ async fn an_interrupted_batch_reports_its_progress_in_json() {
                 run_at: Timestamp::EPOCH,
                 existed: line.contains("again"),
             };
-            let refused = || ApiError::invalid("weight", "invalid_weight", "is not a weight");
+            let refused =
+                || ApiError::invalid("weight", ErrorReason::InvalidWeight, "is not a weight");
             let result = if line.contains("bad") {
                 Err(refused())
             } else {
@@ -212,7 +213,13 @@ async fn a_batch_may_begin_with_a_byte_order_mark() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_for_an_unknown_job_ends_at_once() {
     let fake = FakeServer::start(|request| {
-        let unknown = || ApiError::new(ErrorKind::NotFound, "unknown_job", "no job 'mail'");
+        let unknown = || {
+            ApiError::new(
+                ErrorKind::NotFound,
+                ErrorReason::UnknownJob,
+                "no job 'mail'",
+            )
+        };
         let items = request.body.lines().enumerate();
         let results = items.map(|(index, _)| BatchItem::new(index, Err(unknown())));
         let answer = BatchResult {

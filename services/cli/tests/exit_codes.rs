@@ -3,7 +3,7 @@
 mod fake;
 
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     v1::{Problem, TaskView},
 };
 use dueline_domain::{
@@ -14,7 +14,7 @@ use fake::{FakeServer, run};
 const ID: &str = "0197b0c4-0000-7000-8000-000000000001";
 
 /// A problem document and its status.
-fn problem(kind: ErrorKind, reason: &'static str) -> (u16, String) {
+fn problem(kind: ErrorKind, reason: ErrorReason) -> (u16, String) {
     let error = ApiError::new(kind, reason, format!("it is {}", kind.name()));
     let problem = Problem::from(&error);
     (problem.status, serde_json::to_string(&problem).unwrap())
@@ -41,7 +41,7 @@ async fn f_148_exit_codes_distinguish_kinds_of_errors() {
     let fake = FakeServer::start(|request| {
         let name = request.uri.path().rsplit('/').next().unwrap();
         let kind = ErrorKind::from_name(name).unwrap();
-        problem(kind, "some_reason")
+        problem(kind, ErrorReason::InUse)
     })
     .await;
     for (kind, code) in [
@@ -64,14 +64,14 @@ async fn f_148_exit_codes_distinguish_kinds_of_errors() {
         let problem: Problem = serde_json::from_str(&output.stderr).unwrap();
         assert_eq!(
             (problem.kind.as_str(), problem.reason.as_str()),
-            (kind, "some_reason")
+            (kind, "in_use")
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn f_148_every_command_sends_its_request() {
-    let fake = FakeServer::start(|_| problem(ErrorKind::Conflict, "some_reason")).await;
+    let fake = FakeServer::start(|_| problem(ErrorKind::Conflict, ErrorReason::InUse)).await;
     let task = format!("mail/{ID}");
     for (args, call) in [
         (
@@ -300,7 +300,7 @@ async fn json_is_the_servers_document_digit_for_digit_and_tables_are_safe_to_pri
 async fn a_refused_cancel_has_a_hint_only_for_a_running_task() {
     for (state, hint) in [(StateKind::Processing, true), (StateKind::Succeeded, false)] {
         let fake = FakeServer::start(move |_| {
-            let error = ApiError::new(ErrorKind::Conflict, "refused", "cannot cancel");
+            let error = ApiError::new(ErrorKind::Conflict, ErrorReason::Refused, "cannot cancel");
             (
                 409,
                 serde_json::to_string(&Problem::from(&error.with_state(state))).unwrap(),

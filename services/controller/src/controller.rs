@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    ApiError, Assignment, Controller, ErrorKind, PollRequest, Registered, Registration, Report,
-    ReportAck,
+    ApiError, Assignment, Controller, ErrorKind, ErrorReason, PollRequest, Registered,
+    Registration, Report, ReportAck,
 };
 use dueline_domain::{JobName, WorkerId};
 use dueline_ports::{Delivery, Receipt};
@@ -240,7 +240,7 @@ impl Controller for ControllerService {
         if poll.tasks_max == 0 || poll.weight_max == 0 {
             let message =
                 "tasks_max and weight_max must be greater than 0; poll when a slot is free";
-            return Err(ApiError::invalid("tasks_max", "no_room", message));
+            return Err(ApiError::invalid("tasks_max", ErrorReason::NoRoom, message));
         }
         let _active = self.subscriptions.begin_poll(&poll);
         let now = Instant::now();
@@ -272,7 +272,11 @@ impl Controller for ControllerService {
             );
             let Ok(dispatched) = dispatched.await else {
                 let message = "the claim ended without an answer; poll again";
-                return Err(ApiError::new(ErrorKind::Internal, "claim_lost", message));
+                return Err(ApiError::new(
+                    ErrorKind::Internal,
+                    ErrorReason::ClaimLost,
+                    message,
+                ));
             };
             let assignments = dispatched.take();
             if !assignments.is_empty() {
@@ -306,5 +310,5 @@ impl Controller for ControllerService {
 
 fn shutting_down() -> ApiError {
     let message = "the controller is shutting down";
-    ApiError::new(ErrorKind::Unavailable, "shutting_down", message)
+    ApiError::new(ErrorKind::Unavailable, ErrorReason::ShuttingDown, message)
 }

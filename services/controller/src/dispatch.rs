@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use dueline_api::{Action, Assignment, Report, StatusController};
+use dueline_api::{Action, Assignment, ErrorReason, Report, StatusController};
 use dueline_domain::{JobName, WorkerId, WriteId};
 use dueline_ports::{Delivery, Receipt, TaskQueue};
 use dueline_runtime::TaskGroup;
@@ -161,7 +161,7 @@ async fn claim(
             Err(error) if error.is_retryable() => {
                 tracing::debug!(%error, "failed to claim a task; its message is returned");
                 match error.reason() {
-                    "throttled" => drop(results.throttled.insert(receipt.job().clone())),
+                    ErrorReason::Throttled => drop(results.throttled.insert(receipt.job().clone())),
                     _ => results.is_unavailable = true,
                 }
                 results.retryable.push(receipt);

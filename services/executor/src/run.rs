@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Action, ApiError, Assignment, ErrorKind, ReportAck};
+use dueline_api::{Action, ApiError, Assignment, ErrorKind, ErrorReason, ReportAck};
 use dueline_domain::Timestamp;
 use dueline_ports::Clock;
 use tokio::{
@@ -370,13 +370,13 @@ impl RunState {
 /// The error of a report for a task that this worker does not own any more.
 pub(crate) fn lost() -> ApiError {
     let message = "another worker owns the task now, or it has ended; stop this run";
-    ApiError::new(ErrorKind::Conflict, "lost", message)
+    ApiError::new(ErrorKind::Conflict, ErrorReason::Lost, message)
 }
 
 /// The error of a report for a run whose outcome is decided.
 pub(crate) fn finished() -> ApiError {
     let message = "the run is finished; a run has one outcome";
-    ApiError::new(ErrorKind::Conflict, "finished", message)
+    ApiError::new(ErrorKind::Conflict, ErrorReason::Finished, message)
 }
 
 #[cfg(test)]

@@ -32,10 +32,10 @@ impl ClaimSpans {
                     assignment.trace = Some(span.traceparent());
                 }
                 (Some(span), Err(error)) if error.is_retryable() => {
-                    span.failed(error.reason(), error.to_string());
+                    span.failed(error.reason().name(), error.to_string());
                 }
                 // The message is stale: another worker owns the task, or its token has changed.
-                (Some(span), Err(error)) => span.set("dueline.refused", error.reason().to_owned()),
+                (Some(span), Err(error)) => span.set("dueline.refused", error.reason().to_string()),
                 (None, _) => {}
             }
         }

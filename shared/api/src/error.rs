@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt, time::Duration};
 use dueline_domain::{Reason, Rejected, StateKind, Verb, WorkerId, bounded_message};
 use dueline_ports::{QueueError, StoreError};
 
+use crate::ErrorReason;
+
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ErrorKind {
@@ -14,7 +16,7 @@ pub enum ErrorKind {
     Denied,
     /// There is no such thing.
     NotFound,
-    /// The present state stands against it.
+    /// The current state conflicts with the call.
     Conflict,
     /// Too large.
     TooLarge,
@@ -24,7 +26,7 @@ pub enum ErrorKind {
     Unavailable,
     /// No answer in time; it may have taken effect.
     Deadline,
-    /// A fault of ours.
+    /// A fault of the server.
     Internal,
 }
 
@@ -90,7 +92,7 @@ pub struct ApiError(Box<Inner>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
-    reason: Cow<'static, str>,
+    reason: ErrorReason,
     message: String,
     field: Option<Cow<'static, str>>,
     state: Option<StateKind>,
@@ -99,11 +101,11 @@ struct Inner {
 }
 
 impl ApiError {
-    /// An error of `kind`; `reason` is snake_case and stable, `message` is for people. A message that quotes a long input
+    /// An error of `kind`; `message` is for people. A message that quotes a long input
     /// is cut.
     pub fn new(
         kind: ErrorKind,
-        reason: impl Into<Cow<'static, str>>,
+        reason: impl Into<ErrorReason>,
         message: impl Into<String>,
     ) -> Self {
         Self(Box::new(Inner {
@@ -120,7 +122,7 @@ impl ApiError {
     /// A field that holds something wrong.
     pub fn invalid(
         field: impl Into<Cow<'static, str>>,
-        reason: impl Into<Cow<'static, str>>,
+        reason: impl Into<ErrorReason>,
         message: impl fmt::Display,
     ) -> Self {
         let field = field.into();
@@ -130,7 +132,7 @@ impl ApiError {
 
     /// The service cannot be reached, or not just now.
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Unavailable, "unavailable", message)
+        Self::new(ErrorKind::Unavailable, ErrorReason::Unavailable, message)
             .with_retry_after(Duration::from_secs(1))
     }
 
@@ -160,7 +162,7 @@ impl ApiError {
         error
     }
 
-    /// Names the state that stood against the call.
+    /// Names the state that conflicts with the call.
     #[must_use]
     pub fn with_state(mut self, state: StateKind) -> Self {
         self.0.state = Some(state);
@@ -187,7 +189,7 @@ impl ApiError {
     }
 
     /// The case, for programs.
-    pub fn reason(&self) -> &str {
+    pub const fn reason(&self) -> &ErrorReason {
         &self.0.reason
     }
 
@@ -201,7 +203,7 @@ impl ApiError {
         self.0.field.as_deref()
     }
 
-    /// The state that stood against the call.
+    /// The state that conflicts with the call.
     pub const fn state(&self) -> Option<StateKind> {
         self.0.state
     }
@@ -227,7 +229,10 @@ impl ApiError {
             || (self.kind() == ErrorKind::Conflict
                 && matches!(
                     self.reason(),
-                    "lost" | "expired" | "finished" | "not_claimed"
+                    ErrorReason::Lost
+                        | ErrorReason::Expired
+                        | ErrorReason::Finished
+                        | ErrorReason::NotClaimed
                 ))
     }
 }
@@ -254,7 +259,7 @@ fn bounded(text: String) -> String {
     }
 }
 
-/// What stands against a move, and what to do about it, for people. Programs have the reason and the state.
+/// Why a transition was refused, and what to do about it, for people. Programs have the reason and the state.
 fn words(rejected: &Rejected) -> String {
     let Rejected {
         verb,
@@ -301,30 +306,32 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::NotFound { what, .. } => {
                 let reason = match what {
-                    "job" => "unknown_job",
-                    "schedule" => "unknown_schedule",
-                    _ => "unknown_task",
+                    "job" => ErrorReason::UnknownJob,
+                    "schedule" => ErrorReason::UnknownSchedule,
+                    _ => ErrorReason::UnknownTask,
                 };
                 Self::new(ErrorKind::NotFound, reason, message)
             }
-            StoreError::Rejected(rejected) => Self::new(
-                ErrorKind::Conflict,
-                rejected.reason.name(),
-                words(&rejected),
-            )
-            .with_state(rejected.state)
-            .with_owner(rejected.owner),
-            StoreError::Exists(_) => Self::new(ErrorKind::Conflict, "exists", message),
-            StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, "in_use", message),
+            StoreError::Rejected(rejected) => {
+                Self::new(ErrorKind::Conflict, rejected.reason, words(&rejected))
+                    .with_state(rejected.state)
+                    .with_owner(rejected.owner)
+            }
+            StoreError::Exists(_) => Self::new(ErrorKind::Conflict, ErrorReason::Exists, message),
+            StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, ErrorReason::InUse, message),
             StoreError::HasSchedules(_) => {
                 let message = format!("{message}; delete them first");
-                Self::new(ErrorKind::Conflict, "has_schedules", message)
+                Self::new(ErrorKind::Conflict, ErrorReason::HasSchedules, message)
             }
-            StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, "invalid", message),
-            StoreError::Throttled => Self::new(ErrorKind::Unavailable, "throttled", message)
-                .with_retry_after(Duration::from_secs(1)),
-            StoreError::Full(_) => Self::new(ErrorKind::Unavailable, "store_full", message)
-                .with_retry_after(Duration::from_secs(10)),
+            StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, ErrorReason::Invalid, message),
+            StoreError::Throttled => {
+                Self::new(ErrorKind::Unavailable, ErrorReason::Throttled, message)
+                    .with_retry_after(Duration::from_secs(1))
+            }
+            StoreError::Full(_) => {
+                Self::new(ErrorKind::Unavailable, ErrorReason::StoreFull, message)
+                    .with_retry_after(Duration::from_secs(10))
+            }
             StoreError::Unavailable {
                 outcome_unknown, ..
             } => {
@@ -333,10 +340,12 @@ impl From<StoreError> for ApiError {
                 } else {
                     ErrorKind::Unavailable
                 };
-                Self::new(kind, "store_unavailable", message)
+                Self::new(kind, ErrorReason::StoreUnavailable, message)
                     .with_retry_after(Duration::from_secs(1))
             }
-            StoreError::Corrupt(_) => Self::new(ErrorKind::Internal, "store_corrupt", message),
+            StoreError::Corrupt(_) => {
+                Self::new(ErrorKind::Internal, ErrorReason::StoreCorrupt, message)
+            }
         }
     }
 }
@@ -345,13 +354,23 @@ impl From<QueueError> for ApiError {
     fn from(error: QueueError) -> Self {
         let message = error.to_string();
         match error {
-            QueueError::NotFound(_) => Self::new(ErrorKind::NotFound, "unknown_queue", message),
-            QueueError::Invalid(_) => Self::new(ErrorKind::Invalid, "queue_refused", message),
-            QueueError::Full(_) => Self::new(ErrorKind::Unavailable, "queue_full", message),
-            QueueError::Throttled => Self::new(ErrorKind::Unavailable, "queue_throttled", message),
-            QueueError::Unavailable(_) => {
-                Self::new(ErrorKind::Unavailable, "queue_unavailable", message)
+            QueueError::NotFound(_) => {
+                Self::new(ErrorKind::NotFound, ErrorReason::UnknownQueue, message)
             }
+            QueueError::Invalid(_) => {
+                Self::new(ErrorKind::Invalid, ErrorReason::QueueRefused, message)
+            }
+            QueueError::Full(_) => {
+                Self::new(ErrorKind::Unavailable, ErrorReason::QueueFull, message)
+            }
+            QueueError::Throttled => {
+                Self::new(ErrorKind::Unavailable, ErrorReason::QueueThrottled, message)
+            }
+            QueueError::Unavailable(_) => Self::new(
+                ErrorKind::Unavailable,
+                ErrorReason::QueueUnavailable,
+                message,
+            ),
         }
     }
 }
@@ -370,7 +389,7 @@ mod tests {
                 owner: None,
             };
             let error = ApiError::from(StoreError::Rejected(rejected));
-            assert_eq!(error.reason(), reason.name());
+            assert_eq!(error.reason(), &ErrorReason::from(reason));
             assert_eq!(error.state(), Some(state));
             error.message().to_owned()
         };

@@ -3,6 +3,7 @@
 mod call;
 pub mod check;
 mod error;
+mod error_reason;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod operation;
@@ -12,6 +13,7 @@ pub mod v1;
 
 pub use call::Call;
 pub use error::{ApiError, ErrorKind};
+pub use error_reason::ErrorReason;
 pub use operation::{Callable, Frontend, Operation};
 pub use services::{
     Action, Assignment, Controller, Dispatch, PollRequest, Registered, Registration, Report,

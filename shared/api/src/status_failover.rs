@@ -14,8 +14,8 @@ use dueline_domain::{TaskRef, WorkerId};
 use tokio::time::Instant;
 
 use crate::{
-    ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck, ServedJob,
-    StatusController,
+    ApiError, Assignment, ErrorKind, ErrorReason, Registered, Registration, Report, ReportAck,
+    ServedJob, StatusController,
 };
 
 /// A call that its caller gave up after this time or later counts against the one that was called. Callers that go
@@ -48,7 +48,11 @@ impl StatusControllerFailover {
         let named = all.into_iter();
         let all: Vec<_> = named.map(|(name, status)| Named { name, status }).collect();
         if all.is_empty() {
-            return Err(ApiError::invalid("uri", "missing", "name at least one"));
+            return Err(ApiError::invalid(
+                "uri",
+                ErrorReason::Missing,
+                "name at least one",
+            ));
         }
         let turn = AtomicUsize::new(0);
         Ok(Self { all, turn })
@@ -95,8 +99,8 @@ enum Failure {
 
 fn failure(error: &ApiError) -> Option<Failure> {
     match (error.kind(), error.reason()) {
-        (ErrorKind::Unavailable, "throttled" | "store_full")
-        | (ErrorKind::Deadline, "store_unavailable") => None,
+        (ErrorKind::Unavailable, ErrorReason::Throttled | ErrorReason::StoreFull)
+        | (ErrorKind::Deadline, ErrorReason::StoreUnavailable) => None,
         (ErrorKind::Unavailable, _) => Some(Failure::Away),
         (ErrorKind::Deadline, _) => Some(Failure::Unknown),
         _ => None,

@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    Action, ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck,
-    ServedJob, StatusController, StatusControllerFailover,
+    Action, ApiError, Assignment, ErrorKind, ErrorReason, Registered, Registration, Report,
+    ReportAck, ServedJob, StatusController, StatusControllerFailover,
 };
 use dueline_domain::{
     JobName, Priority, StateKind, TaskId, TaskRef, Timestamp, Token, Weight, WorkerId, WriteId,
@@ -69,7 +69,13 @@ impl StatusController for Fake {
         _: bool,
     ) -> Vec<Result<Assignment, ApiError>> {
         // A claim that is decided is as good as one that is granted.
-        let stale = || Err(ApiError::new(ErrorKind::Conflict, "lost", "stale"));
+        let stale = || {
+            Err(ApiError::new(
+                ErrorKind::Conflict,
+                ErrorReason::Lost,
+                "stale",
+            ))
+        };
         let answers = self.items(messages.len(), stale).await;
         answers.into_iter().map(Result::flatten).collect()
     }
@@ -118,7 +124,11 @@ fn away() -> Option<ApiError> {
 }
 
 fn unknown() -> Option<ApiError> {
-    Some(ApiError::new(ErrorKind::Deadline, "answer_lost", "lost"))
+    Some(ApiError::new(
+        ErrorKind::Deadline,
+        ErrorReason::AnswerLost,
+        "lost",
+    ))
 }
 
 fn worker() -> WorkerId {
@@ -222,13 +232,16 @@ async fn a_claim_is_made_elsewhere_only_when_it_surely_had_no_effect() {
     let (first, second, any) = two();
     first.fails(away());
     let claimed = any.claim(&worker(), vec![message(1)], true).await;
-    assert_eq!(claimed[0].as_ref().unwrap_err().reason(), "lost");
+    assert_eq!(claimed[0].as_ref().unwrap_err().reason().name(), "lost");
     assert_eq!((first.calls(), second.calls()), (1, 1));
 
     let (first, second, any) = two();
     first.fails(unknown());
     let claimed = any.claim(&worker(), vec![message(1)], true).await;
-    assert_eq!(claimed[0].as_ref().unwrap_err().reason(), "answer_lost");
+    assert_eq!(
+        claimed[0].as_ref().unwrap_err().reason().name(),
+        "answer_lost"
+    );
     assert_eq!((first.calls(), second.calls()), (1, 0));
     any.claim(&worker(), vec![message(2)], true).await;
     assert_eq!((first.calls(), second.calls()), (0, 1), "the next claim");
@@ -238,10 +251,10 @@ async fn a_claim_is_made_elsewhere_only_when_it_surely_had_no_effect() {
 async fn troubles_of_the_store_and_of_single_items_are_passed_on() {
     let (first, second, any) = two();
     for (kind, reason) in [
-        (ErrorKind::Unavailable, "throttled"),
-        (ErrorKind::Unavailable, "store_full"),
-        (ErrorKind::Deadline, "store_unavailable"),
-        (ErrorKind::Conflict, "lost"),
+        (ErrorKind::Unavailable, ErrorReason::Throttled),
+        (ErrorKind::Unavailable, ErrorReason::StoreFull),
+        (ErrorKind::Deadline, ErrorReason::StoreUnavailable),
+        (ErrorKind::Conflict, ErrorReason::Lost),
     ] {
         let error = ApiError::new(kind, reason, "no");
         first.fails(Some(error.clone()));

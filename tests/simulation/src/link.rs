@@ -10,8 +10,8 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck, ServedJob,
-    StatusController,
+    ApiError, Assignment, ErrorKind, ErrorReason, Registered, Registration, Report, ReportAck,
+    ServedJob, StatusController,
 };
 use dueline_domain::{TaskRef, WorkerId};
 use dueline_runtime::TaskGroup;
@@ -165,7 +165,11 @@ impl StatusLink {
 }
 
 fn deadline() -> ApiError {
-    ApiError::new(ErrorKind::Deadline, "no_answer", "no answer in time")
+    ApiError::new(
+        ErrorKind::Deadline,
+        ErrorReason::NoAnswer,
+        "no answer in time",
+    )
 }
 
 /// The same error for each of `count` items.

@@ -432,7 +432,7 @@ async fn f_156_a_family_is_shown_and_cancelled_as_one_thing_through_each_door() 
     assert_eq!(embedded.members[4].name.as_deref(), Some("last"));
     let unknown = dueline_api::operation::GetFamily { id: id(9), ..get };
     let unknown = node.grpc().call(&call, unknown).await.unwrap_err();
-    assert_eq!(unknown.reason(), "unknown_task");
+    assert_eq!(unknown.reason().name(), "unknown_task");
 
     let cancel = format!("{}/cancel", path(id(1)));
     let body = json!({"family": true, "reason": "not needed"});

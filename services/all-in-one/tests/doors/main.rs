@@ -6,6 +6,7 @@ mod families;
 mod node;
 mod schedules;
 
+use dueline_api::ErrorReason;
 use node::{TestNode, fault};
 
 /// What a caller learns about a fault.
@@ -27,6 +28,8 @@ async fn f_020_f_135_a_fault_is_the_same_through_rest_grpc_and_embedded() {
         let rest = node.rest(&case.rest).await;
         let rest = rest.unwrap_or_else(|| panic!("{name}: REST has accepted it"));
         assert_eq!(rest.reason, case.reason, "{name}: {rest:?}");
+        let known = !matches!(ErrorReason::from_name(&rest.reason), ErrorReason::Other(_));
+        assert!(known, "{name}: {} is not in docs/errors.md", rest.reason);
         assert_eq!(rest.field.as_deref(), case.field, "{name}: {rest:?}");
         let grpc = (case.grpc)(node.grpc()).await;
         let grpc = grpc.err().map(|error| fault(&error));

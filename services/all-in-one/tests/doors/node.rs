@@ -45,7 +45,7 @@ pub(crate) fn mail() -> JobName {
 pub(crate) fn fault(error: &ApiError) -> Fault {
     Fault {
         kind: error.kind().name().to_owned(),
-        reason: error.reason().to_owned(),
+        reason: error.reason().to_string(),
         field: error.field().map(str::to_owned),
         message: error.message().to_owned(),
     }

@@ -225,7 +225,10 @@ async fn f_100_f_102_g_05_verbs_of_a_schedule_work_through_each_door() {
             (&json!(reason), &json!(field))
         );
         let refused = grpc.call(&call, backfill(from, to)).await.unwrap_err();
-        assert_eq!((refused.reason(), refused.field()), (reason, Some(field)));
+        assert_eq!(
+            (refused.reason().name(), refused.field()),
+            (reason, Some(field))
+        );
     }
     assert_eq!(rest("resume", json!({})).await["paused"], Value::Null);
     let resumed = grpc.call(&call, pause(false, None)).await.unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use dueline_api::ErrorKind;
+use dueline_api::{ErrorKind, ErrorReason};
 use dueline_domain::limits;
 use serde_json::value::RawValue;
 
@@ -118,7 +118,7 @@ pub(crate) fn read_text(name: &str, from: impl io::Read) -> Result<String, CliEr
         let message = format!("{name} is too large; at most {TEXT_BYTES_MAX} bytes are read");
         return Err(CliError::new(
             ErrorKind::TooLarge,
-            "file_too_large",
+            ErrorReason::FileTooLarge,
             message,
         ));
     };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use dueline_all_in_one::{Drained, NodeConfig, StartError, WorkerConfig};
-use dueline_api::ErrorKind;
+use dueline_api::{ErrorKind, ErrorReason};
 use dueline_backends::{BackendError, Fault, error_chain};
 use dueline_executor::{BuiltIn, Executor, HttpSettings, Registry};
 use dueline_runtime::{ServiceError, TaskGroup, incarnation};
@@ -73,7 +73,7 @@ fn switch_on(settings: Settings) -> Result<ProcessSetup, CliError> {
 }
 
 fn config_error(error: ConfigError) -> CliError {
-    CliError::new(ErrorKind::Invalid, "config", error_chain(&error))
+    CliError::new(ErrorKind::Invalid, ErrorReason::Config, error_chain(&error))
 }
 
 /// Refuses a SQLite file in a folder that does not exist. A server that created the folder of a misspelt path would
@@ -85,13 +85,15 @@ pub(crate) fn check_folder(settings: &Settings) -> Result<(), CliError> {
     }
     let folder = folder.display();
     let message = format!("the folder of the data file does not exist: {folder}");
-    Err(CliError::new(ErrorKind::Invalid, "config", message)
-        .with_hint("create the folder first, or name another file with --data"))
+    Err(
+        CliError::new(ErrorKind::Invalid, ErrorReason::Config, message)
+            .with_hint("create the folder first, or name another file with --data"),
+    )
 }
 
 /// The error of a store or queue that cannot be opened or set up.
 pub(crate) fn backend_error(error: &BackendError) -> CliError {
-    CliError::new(kind_of(error), "start", error_chain(error))
+    CliError::new(kind_of(error), ErrorReason::Start, error_chain(error))
 }
 
 fn kind_of(error: &BackendError) -> ErrorKind {
@@ -116,7 +118,7 @@ pub(crate) fn start_error(error: &StartError) -> CliError {
             ErrorKind::Unavailable
         }
     };
-    CliError::new(kind, "start", error_chain(error))
+    CliError::new(kind, ErrorReason::Start, error_chain(error))
 }
 
 /// The executor that the settings describe.
@@ -143,9 +145,9 @@ pub(crate) fn worker(settings: &Settings, embedded: bool) -> Result<WorkerConfig
         kill_grace: worker.kill_grace(),
         ..dueline_executor::Config::new(name, incarnation())
     };
-    executor
-        .check()
-        .map_err(|error| CliError::new(ErrorKind::Invalid, "config", error_chain(&error)))?;
+    executor.check().map_err(|error| {
+        CliError::new(ErrorKind::Invalid, ErrorReason::Config, error_chain(&error))
+    })?;
     Ok(WorkerConfig { executor, registry })
 }
 
@@ -287,8 +289,12 @@ fn kill_commands(executors: &[Arc<Executor>]) -> usize {
 
 /// The error of a service that failed while it ran.
 pub(crate) fn service_error(error: &ServiceError) -> CliError {
-    CliError::new(ErrorKind::Internal, "service_failed", error.to_string())
-        .with_hint("see the log above for the cause")
+    CliError::new(
+        ErrorKind::Internal,
+        ErrorReason::ServiceFailed,
+        error.to_string(),
+    )
+    .with_hint("see the log above for the cause")
 }
 
 /// Bounds the memory of the metrics recorder when no scraper reads the metrics.

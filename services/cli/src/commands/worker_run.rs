@@ -2,7 +2,7 @@
 
 use clap::Args;
 use dueline_all_in_one::RemoteWorker;
-use dueline_api::ErrorKind;
+use dueline_api::{ErrorKind, ErrorReason};
 use dueline_settings::ConfigArgs;
 
 use super::process;
@@ -28,7 +28,9 @@ impl Run {
         if settings.worker.handlers.is_empty() {
             let text = "a worker without handlers would run nothing";
             let hint = "set worker.handlers (--handlers) to some of exec, http and noop";
-            return Err(CliError::new(ErrorKind::Invalid, "config", text).with_hint(hint));
+            return Err(
+                CliError::new(ErrorKind::Invalid, ErrorReason::Config, text).with_hint(hint)
+            );
         }
         let worker = process::worker(settings, false)?;
         let server = &context.global.server;

@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{
-    Action, ApiError, Assignment, ErrorKind, Registered, Registration, Report, ReportAck,
-    ServedJob, StatusController,
+    Action, ApiError, Assignment, ErrorKind, ErrorReason, Registered, Registration, Report,
+    ReportAck, ServedJob, StatusController,
 };
 use dueline_domain::{Handler, JobName, StateKind, TaskId, TaskRef, Timestamp, Token, WorkerId};
 use dueline_ports::TaskQueue as _;
@@ -105,7 +105,11 @@ impl FakeStatus {
         let mut owned = self.owned.lock().unwrap();
         if owned.contains_key(&message.id) {
             let text = "another worker owns it";
-            return Err(ApiError::new(ErrorKind::Conflict, "already_claimed", text));
+            return Err(ApiError::new(
+                ErrorKind::Conflict,
+                ErrorReason::AlreadyClaimed,
+                text,
+            ));
         }
         owned.insert(message.id, (worker.clone(), message.clone()));
         let mut claims = self.claims.lock().unwrap();
@@ -139,7 +143,7 @@ impl FakeStatus {
         let owned = self.owned.lock().unwrap().remove(&report.id);
         let Some((_, message)) = owned.filter(|(_, message)| message.token == report.token) else {
             let text = "another worker owns it";
-            return Err(ApiError::new(ErrorKind::Conflict, "lost", text));
+            return Err(ApiError::new(ErrorKind::Conflict, ErrorReason::Lost, text));
         };
         let token = Token::from_random(message.token.get() + 1_000_000);
         self.queue.send(vec![TaskRef { token, ..message }]).await;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::{Action, ApiError, Controller, ErrorKind, Report, ReportAck};
+use dueline_api::{Action, ApiError, Controller, ErrorKind, ErrorReason, Report, ReportAck};
 use dueline_domain::{Jitter, Outcome, RetryClass, WriteId};
 use tokio::time::Instant;
 
@@ -90,7 +90,11 @@ pub(super) async fn send(
     // A controller that returns too few answers is faulty. The outcome of the unanswered reports is unknown.
     answers.resize_with(reports.len(), || {
         let message = "the report was not answered";
-        Err(ApiError::new(ErrorKind::Deadline, "no_answer", message))
+        Err(ApiError::new(
+            ErrorKind::Deadline,
+            ErrorReason::NoAnswer,
+            message,
+        ))
     });
     AnsweredBatch {
         reports,
@@ -114,7 +118,7 @@ pub(super) fn settle(
         Err(error)
             if matches!(report.action, Action::Start)
                 && queued.retries > 0
-                && error.reason() == "already_started" =>
+                && *error.reason() == ErrorReason::AlreadyStarted =>
         {
             report.run.update_lease(|lease| {
                 let left = lease.ends_at().saturating_duration_since(sent_at);

@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{
-    Action, ApiError, Assignment, Controller, ErrorKind, PollRequest, Registered, Registration,
-    Report, ReportAck,
+    Action, ApiError, Assignment, Controller, ErrorKind, ErrorReason, PollRequest, Registered,
+    Registration, Report, ReportAck,
 };
 use dueline_domain::{
     Handler as HandlerSpec, JobName, Outcome, StateKind, TaskId, Timestamp, Token, Weight, WorkerId,
@@ -62,7 +62,7 @@ pub(crate) fn ok() -> Result<ReportAck, ApiError> {
 
 pub(crate) fn lost() -> Result<ReportAck, ApiError> {
     let text = "another worker owns it";
-    Err(ApiError::new(ErrorKind::Conflict, "lost", text))
+    Err(ApiError::new(ErrorKind::Conflict, ErrorReason::Lost, text))
 }
 
 pub(crate) fn unavailable() -> Result<ReportAck, ApiError> {

@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use dueline_api::{Action, ApiError, Assignment, ErrorKind};
+use dueline_api::{Action, ApiError, Assignment, ErrorKind, ErrorReason};
 use dueline_executor::Success;
 use tokio::time::Instant;
 
@@ -23,7 +23,11 @@ async fn a_report_is_repeated_with_the_same_write_id_until_it_is_durable() {
         rig.controller.answer(move |_| {
             if failures > 0 {
                 failures -= 1;
-                return Err(ApiError::new(kind, "away", "the store is unavailable"));
+                return Err(ApiError::new(
+                    kind,
+                    ErrorReason::StoreUnavailable,
+                    "the store is unavailable",
+                ));
             }
             ok()
         });
@@ -81,10 +85,10 @@ async fn a_durable_start_whose_answer_was_lost_does_not_stop_the_run() {
         }
         starts += 1;
         let (kind, reason) = match starts {
-            1 => (ErrorKind::Deadline, "no_answer"),
-            _ => (ErrorKind::Conflict, "already_started"),
+            1 => (ErrorKind::Deadline, ErrorReason::NoAnswer),
+            _ => (ErrorKind::Conflict, ErrorReason::AlreadyStarted),
         };
-        Err(ApiError::new(kind, reason, reason))
+        Err(ApiError::new(kind, reason, "failed"))
     });
     rig.controller.push([task(1)]);
     assert!(matches!(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use dueline_api::{Action, Assignment, ErrorKind};
+use dueline_api::{Action, Assignment, ErrorKind, ErrorReason};
 use dueline_domain::{Outcome, RetryClass, Timestamp};
 use dueline_executor::{Failure, HandlerResult, Registry, RunningTask, Success, handler_fn};
 use tokio::time::Instant;
@@ -126,7 +126,7 @@ async fn f_042_an_explicit_finish_wins_and_a_second_one_is_refused() {
     assert_eq!(errors.len(), 2);
     for error in errors.iter() {
         assert_eq!(error.kind(), ErrorKind::Conflict);
-        assert_eq!(error.reason(), "finished");
+        assert_eq!(error.reason().name(), "finished");
     }
 }
 
@@ -277,7 +277,7 @@ async fn a_refused_result_becomes_a_failure_and_is_not_repeated_for_ever() {
             ..
         } => Err(dueline_api::ApiError::new(
             ErrorKind::TooLarge,
-            "too_large",
+            ErrorReason::TooLarge,
             "9 is too much",
         )),
         _ => ok(),

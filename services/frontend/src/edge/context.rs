@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_api::{ApiError, Call};
+use dueline_api::{ApiError, Call, ErrorReason};
 use dueline_domain::limits;
 use dueline_ports::Rng;
 use http::{HeaderMap, HeaderValue};
@@ -46,7 +46,11 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
             _ => {
                 let message = "must be a whole number of milliseconds above zero";
                 let field = "Dueline-Timeout-Ms";
-                Err(ApiError::invalid(field, "invalid_header", message))
+                Err(ApiError::invalid(
+                    field,
+                    ErrorReason::InvalidHeader,
+                    message,
+                ))
             }
         };
     }
@@ -55,7 +59,7 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
     };
     grpc_timeout(value).map(Some).ok_or_else(|| {
         let message = "must be at most 8 digits and one of the units H, M, S, m, u, n";
-        ApiError::invalid(TIMEOUT_GRPC, "invalid_header", message)
+        ApiError::invalid(TIMEOUT_GRPC, ErrorReason::InvalidHeader, message)
     })
 }
 
@@ -88,7 +92,7 @@ fn principal(headers: &HeaderMap) -> Result<Option<Arc<str>>, ApiError> {
         .filter(|text| !text.is_empty() && text.len() <= max)
         .ok_or_else(|| {
             let message = format!("must be a text of 1 to {max} bytes");
-            ApiError::invalid("Dueline-Caller", "invalid_header", message)
+            ApiError::invalid("Dueline-Caller", ErrorReason::InvalidHeader, message)
         })?;
     Ok(Some(Arc::from(text)))
 }

@@ -8,7 +8,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use dueline_api::{ApiError, Call, ErrorKind, grpc};
+use dueline_api::{ApiError, Call, ErrorKind, ErrorReason, grpc};
 use dueline_ports::Rng;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Uri};
@@ -93,12 +93,20 @@ impl Guard {
             Ok(Err(_panic)) => {
                 // The panic hook has logged where it was.
                 let message = "the server has failed; its log has the details";
-                Err(ApiError::new(ErrorKind::Internal, "panic", message))
+                Err(ApiError::new(
+                    ErrorKind::Internal,
+                    ErrorReason::Panic,
+                    message,
+                ))
             }
             Err(_elapsed) => {
                 let message =
                     "no answer within the time of the call; the call may have taken effect";
-                Err(ApiError::new(ErrorKind::Deadline, "deadline", message))
+                Err(ApiError::new(
+                    ErrorKind::Deadline,
+                    ErrorReason::Deadline,
+                    message,
+                ))
             }
         }
     }
@@ -116,7 +124,7 @@ impl Guard {
         };
         let place = gate.enter().ok_or_else(|| {
             let message = "too many calls at once";
-            ApiError::new(ErrorKind::Unavailable, "overloaded", message)
+            ApiError::new(ErrorKind::Unavailable, ErrorReason::Overloaded, message)
                 .with_retry_after(Duration::from_secs(1))
         })?;
         Ok(Some(place))

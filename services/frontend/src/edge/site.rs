@@ -11,7 +11,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use dueline_api::{ApiError, ErrorKind};
+use dueline_api::{ApiError, ErrorKind, ErrorReason};
 use http::{
     HeaderMap, Uri, header,
     uri::{Authority, Scheme},
@@ -47,11 +47,11 @@ impl SitePolicy {
     fn check(self, headers: &HeaderMap, uri: &Uri) -> Result<(), ApiError> {
         let denied = |reason, message: &str| Err(ApiError::new(ErrorKind::Denied, reason, message));
         let Some(hosts) = hosts(headers, uri) else {
-            return denied("foreign_host", "the Host header is not a host");
+            return denied(ErrorReason::ForeignHost, "the Host header is not a host");
         };
         if self.loopback && !hosts.iter().all(is_loopback) {
             return denied(
-                "foreign_host",
+                ErrorReason::ForeignHost,
                 "this server listens on the loopback interface and answers only calls to a loopback host",
             );
         }
@@ -62,7 +62,7 @@ impl SitePolicy {
                 !hosts.is_empty() && hosts.iter().all(|host| is_same(&scheme, &origin, host))
             });
             if !same {
-                return denied("cross_origin", cross_origin);
+                return denied(ErrorReason::CrossOrigin, cross_origin);
             }
         }
         for site in headers.get_all(SEC_FETCH_SITE) {
@@ -70,7 +70,7 @@ impl SitePolicy {
                 .to_str()
                 .is_ok_and(|site| SITES_ALLOWED.contains(&site))
             {
-                return denied("cross_origin", cross_origin);
+                return denied(ErrorReason::CrossOrigin, cross_origin);
             }
         }
         Ok(())
@@ -123,7 +123,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let checked = SitePolicy { loopback }.check(&map, &Uri::from_static("/"));
-        checked.map_err(|error| error.reason().to_owned())
+        checked.map_err(|error| error.reason().to_string())
     }
 
     #[test]

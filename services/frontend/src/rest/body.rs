@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use bytes::{Bytes, BytesMut};
-use dueline_api::{ApiError, Call, ErrorKind, v1};
+use dueline_api::{ApiError, Call, ErrorKind, ErrorReason, v1};
 use futures_util::StreamExt as _;
 use http::{Extensions, HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -42,7 +42,7 @@ impl Body {
             .await
             .map_err(|_elapsed| {
                 let message = format!("the body did not arrive within {} s", time.as_secs());
-                let error = ApiError::new(ErrorKind::Deadline, "slow_body", message);
+                let error = ApiError::new(ErrorKind::Deadline, ErrorReason::SlowBody, message);
                 Failure::with_status(error, StatusCode::REQUEST_TIMEOUT)
             })??;
         let ndjson = media == Media::Lines;
@@ -54,7 +54,11 @@ impl Body {
                 "application/json"
             };
             let message = format!("send the body with Content-Type {wanted}");
-            let error = ApiError::new(ErrorKind::Invalid, "unsupported_media_type", message);
+            let error = ApiError::new(
+                ErrorKind::Invalid,
+                ErrorReason::UnsupportedMediaType,
+                message,
+            );
             return Err(Failure::with_status(
                 error,
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -68,7 +72,7 @@ impl Body {
     }
 
     /// The body as an object that must be there; `missing` is the reason when it is not.
-    pub(super) fn object<T: DeserializeOwned>(&self, missing: &'static str) -> Result<T, ApiError> {
+    pub(super) fn object<T: DeserializeOwned>(&self, missing: ErrorReason) -> Result<T, ApiError> {
         if is_nothing(&self.bytes) {
             return Err(nothing(missing));
         }
@@ -96,10 +100,10 @@ pub(super) fn is_nothing(text: &[u8]) -> bool {
 }
 
 /// The error of a body or an item that says nothing at all.
-pub(super) fn nothing(reason: &'static str) -> ApiError {
+pub(super) fn nothing(reason: ErrorReason) -> ApiError {
     let message = match reason {
-        "no_task" => "no task is given: the body is empty or null",
-        "no_job" => "no job is given: the body is empty or null",
+        ErrorReason::NoTask => "no task is given: the body is empty or null",
+        ErrorReason::NoJob => "no job is given: the body is empty or null",
         _ => "the body is empty or null",
     };
     ApiError::new(ErrorKind::Invalid, reason, message)
@@ -109,7 +113,7 @@ pub(super) fn nothing(reason: &'static str) -> ApiError {
 async fn collect(body: axum::body::Body, max: usize) -> Result<Bytes, Failure> {
     let too_large = || {
         let message = format!("the body is too large; at most {max} bytes are allowed");
-        ApiError::new(ErrorKind::TooLarge, "body_too_large", message)
+        ApiError::new(ErrorKind::TooLarge, ErrorReason::BodyTooLarge, message)
     };
     let announced = http_body_len(&body);
     if announced > max {
@@ -148,7 +152,10 @@ fn http_body_len(body: &axum::body::Body) -> usize {
 }
 
 fn broken(error: axum::Error) -> Failure {
-    Failure::invalid("broken_body", format!("the body broke off: {error}"))
+    Failure::invalid(
+        ErrorReason::BrokenBody,
+        format!("the body broke off: {error}"),
+    )
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Every failure is a problem document.
 
 use axum::response::{IntoResponse, Response};
-use dueline_api::{ApiError, ErrorKind, v1::Problem};
+use dueline_api::{ApiError, ErrorKind, ErrorReason, v1::Problem};
 use dueline_runtime::LogLimit;
 use http::{HeaderValue, StatusCode, header};
 
@@ -24,7 +24,7 @@ impl Failure {
         }
     }
 
-    pub(crate) fn invalid(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn invalid(reason: ErrorReason, message: impl Into<String>) -> Self {
         ApiError::new(ErrorKind::Invalid, reason, message).into()
     }
 }

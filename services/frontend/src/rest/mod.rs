@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use axum::{Router, middleware};
 use bytes::Bytes;
-use dueline_api::{ApiError, Call, Callable, Controller, ErrorKind, Frontend, Operation};
+use dueline_api::{
+    ApiError, Call, Callable, Controller, ErrorKind, ErrorReason, Frontend, Operation,
+};
 use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
 
@@ -70,7 +72,7 @@ impl App {
     {
         let frontend = self.frontend.as_deref().ok_or_else(|| {
             let message = "this server takes no tasks; ask a frontend";
-            ApiError::new(ErrorKind::NotFound, "no_frontend_here", message)
+            ApiError::new(ErrorKind::NotFound, ErrorReason::NoFrontendHere, message)
         })?;
         frontend.call(call, operation).await
     }
@@ -78,7 +80,7 @@ impl App {
     fn work(&self) -> Result<&dyn Controller, ApiError> {
         self.work.as_deref().ok_or_else(|| {
             let message = "this server dispatches no work; ask a controller";
-            ApiError::new(ErrorKind::NotFound, "no_work_here", message)
+            ApiError::new(ErrorKind::NotFound, ErrorReason::NoWorkHere, message)
         })
     }
 }

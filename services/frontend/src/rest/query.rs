@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use dueline_api::{ApiError, check::PAGE_LEN_DEFAULT, operation::NEXT_DEFAULT, v1::Time};
+use dueline_api::{
+    ApiError, ErrorReason, check::PAGE_LEN_DEFAULT, operation::NEXT_DEFAULT, v1::Time,
+};
 use dueline_domain::{JobName, ScheduleName, StateKind, Timestamp};
 use dueline_ports::ListQuery;
 use http::Uri;
@@ -26,7 +28,7 @@ impl Query {
             } else {
                 format!("unknown parameter; known are {}", known.join(", "))
             };
-            return Err(ApiError::invalid(name, "unknown_field", message));
+            return Err(ApiError::invalid(name, ErrorReason::UnknownField, message));
         }
         Ok(Self(pairs))
     }
@@ -70,7 +72,7 @@ impl Query {
         self.get(name)
             .map(ScheduleName::parse)
             .transpose()
-            .map_err(|error| ApiError::invalid(name, "invalid_name", error))
+            .map_err(|error| ApiError::invalid(name, ErrorReason::InvalidName, error))
     }
 
     fn time(&self, name: &'static str) -> Result<Option<Timestamp>, ApiError> {
@@ -80,7 +82,7 @@ impl Query {
                 Err(_) => Time::parse(text).map(Timestamp::from),
             })
             .transpose()
-            .map_err(|error| ApiError::invalid(name, "invalid_value", error))
+            .map_err(|error| ApiError::invalid(name, ErrorReason::InvalidValue, error))
     }
 
     /// The tasks that a list asks for; `None` when no task can be among them.
@@ -90,7 +92,7 @@ impl Query {
             .flat_map(|list| list.split(','))
             .map(|name| name.trim().parse())
             .collect::<Result<_, _>>()
-            .map_err(|error| ApiError::invalid("state", "invalid_value", error))?;
+            .map_err(|error| ApiError::invalid("state", ErrorReason::InvalidValue, error))?;
         let statuses: BTreeSet<StateKind> = self
             .all("status")
             .flat_map(|list| list.split(','))
@@ -131,7 +133,11 @@ fn of_status(name: &str) -> Result<Vec<StateKind>, ApiError> {
         let message = format!(
             "unknown status '{name:.64}'; known are pending, running, succeeded, failed, cancelled"
         );
-        return Err(ApiError::invalid("status", "invalid_value", message));
+        return Err(ApiError::invalid(
+            "status",
+            ErrorReason::InvalidValue,
+            message,
+        ));
     }
     Ok(states)
 }
@@ -154,7 +160,7 @@ fn duration(text: &str) -> Result<Duration, ApiError> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| {
             let message = "must be a duration such as 30s, 250ms or 1m";
-            ApiError::invalid("wait", "invalid_value", message)
+            ApiError::invalid("wait", ErrorReason::InvalidValue, message)
         })
 }
 

@@ -1,7 +1,7 @@
 //! Answers that are no failures.
 
 use axum::response::Response;
-use dueline_api::{ApiError, ErrorKind};
+use dueline_api::{ApiError, ErrorKind, ErrorReason};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Result<Response, ApiError> {
     let text = serde_json::to_vec(body).map_err(|error| {
         let message = format!("the answer cannot be written: {error}");
-        ApiError::new(ErrorKind::Internal, "corrupt", message)
+        ApiError::new(ErrorKind::Internal, ErrorReason::Corrupt, message)
     })?;
     let mut response = Response::new(text.into());
     *response.status_mut() = status;

@@ -4,7 +4,7 @@ use axum::{
     RequestPartsExt as _,
     extract::{FromRequestParts, RawPathParams},
 };
-use dueline_api::{ApiError, Call, ErrorKind};
+use dueline_api::{ApiError, Call, ErrorKind, ErrorReason};
 use dueline_domain::{IdError, JobName, ScheduleName, TaskId, WorkerId};
 use http::request::Parts;
 
@@ -48,7 +48,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfTask {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let params = params(parts).await?;
         let id = TaskId::parse(named(&params, "id"))
-            .map_err(|error| ApiError::invalid("id", "invalid_id", error))?;
+            .map_err(|error| ApiError::invalid("id", ErrorReason::InvalidId, error))?;
         Ok(Self(job(&params)?, id))
     }
 }
@@ -59,7 +59,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfSchedule {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let params = params(parts).await?;
         let name = ScheduleName::parse(named(&params, "schedule"))
-            .map_err(|error| ApiError::invalid("name", "invalid_name", error))?;
+            .map_err(|error| ApiError::invalid("name", ErrorReason::InvalidName, error))?;
         Ok(Self(job(&params)?, name))
     }
 }
@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfWorker {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let params = params(parts).await?;
         let id = WorkerId::parse(named(&params, "id"))
-            .map_err(|error| ApiError::invalid("id", "invalid_id", error))?;
+            .map_err(|error| ApiError::invalid("id", ErrorReason::InvalidId, error))?;
         Ok(Self(id))
     }
 }
@@ -79,7 +79,7 @@ async fn params(parts: &mut Parts) -> Result<RawPathParams, Failure> {
     parts
         .extract()
         .await
-        .map_err(|_| Failure::invalid("invalid_path", "the path is not UTF-8"))
+        .map_err(|_| Failure::invalid(ErrorReason::InvalidPath, "the path is not UTF-8"))
 }
 
 fn named<'a>(params: &'a RawPathParams, name: &str) -> &'a str {
@@ -92,11 +92,16 @@ fn named<'a>(params: &'a RawPathParams, name: &str) -> &'a str {
 fn job(params: &RawPathParams) -> Result<JobName, ApiError> {
     JobName::parse(named(params, "job")).map_err(|error| match error {
         IdError::Empty { .. } => no_job(),
-        error => ApiError::invalid("job", "invalid_name", error),
+        error => ApiError::invalid("job", ErrorReason::InvalidName, error),
     })
 }
 
 /// The error of a path that names no job where it should.
 pub(super) fn no_job() -> ApiError {
-    ApiError::new(ErrorKind::Invalid, "no_job", "job: no job is named").with_field("job")
+    ApiError::new(
+        ErrorKind::Invalid,
+        ErrorReason::NoJob,
+        "job: no job is named",
+    )
+    .with_field("job")
 }

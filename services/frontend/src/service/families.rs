@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dueline_api::{ApiError, ErrorKind, check, check::BatchOrder, operation::Submitted};
+use dueline_api::{
+    ApiError, ErrorKind, ErrorReason, check, check::BatchOrder, operation::Submitted,
+};
 use dueline_domain::{
     Children, EdgeKind, Family, NewTask, Predecessor, StateKind, Task, TaskAddress, TaskEnd, limits,
 };
@@ -171,7 +173,7 @@ impl Inner {
             };
             if answer.is_none() && self.is_loop(&parent.task, &family.after).await {
                 let message = "parent: what the task waits for waits for the family of its parent";
-                let error = ApiError::new(ErrorKind::Invalid, "cycle", message);
+                let error = ApiError::new(ErrorKind::Invalid, ErrorReason::Cycle, message);
                 *answer = Some(Err(error.with_field("parent")));
             }
         }
@@ -231,7 +233,10 @@ impl Inner {
             if *count >= max && answer.is_none() {
                 let message =
                     format!("task {parent} has {max} children already, which is the most");
-                *answer = Some(Err(check::family_too_large("too_many_children", message)));
+                *answer = Some(Err(check::family_too_large(
+                    ErrorReason::TooManyChildren,
+                    message,
+                )));
             }
             *count += 1;
         }
@@ -348,7 +353,7 @@ fn predecessors(
     let max = limits().depth_max;
     if depth > max {
         let message = format!("{max} parents are above the parent, which is the most");
-        return Err(check::family_too_large("too_deep", message));
+        return Err(check::family_too_large(ErrorReason::TooDeep, message));
     }
     family.depth = depth;
     let rules = family.clone();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dueline_api::{
-    ApiError, Call, ErrorKind,
+    ApiError, Call, ErrorKind, ErrorReason,
     operation::{FamilyMember, FamilyPage, GetFamily},
 };
 use dueline_domain::{
@@ -40,7 +40,11 @@ impl Serve for GetFamily {
             Some(Ok(skip)) if skip <= MEMBERS_MAX => skip,
             Some(_) => {
                 let message = "is not from this service";
-                return Err(ApiError::invalid("cursor", "invalid_cursor", message));
+                return Err(ApiError::invalid(
+                    "cursor",
+                    ErrorReason::InvalidCursor,
+                    message,
+                ));
             }
         };
         let root = inner.task(&self.job, &self.id).await?.address();
@@ -199,7 +203,7 @@ impl Inner {
                 format!("more than {MEMBERS_MAX} tasks wait for it; cancel them in parts");
             return Err(ApiError::new(
                 ErrorKind::Conflict,
-                "family_too_large",
+                ErrorReason::FamilyTooLarge,
                 message,
             ));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_api::{
-    ApiError, Call,
+    ApiError, Call, ErrorReason,
     operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
 };
 use dueline_domain::{Job, JobName};
@@ -17,9 +17,10 @@ impl Serve for PutJob {
         let Self { job, keeps_pause } = self;
         let deps = &inner.deps;
         if let Some(sink) = &job.policy.sink {
-            deps.sinks
-                .check(sink)
-                .map_err(|refused| ApiError::invalid("sink", refused.reason, refused))?;
+            deps.sinks.check(sink).map_err(|refused| {
+                let reason = ErrorReason::from_name(refused.reason);
+                ApiError::invalid("sink", reason, refused)
+            })?;
         }
         let stays_paused = keeps_pause
             && deps

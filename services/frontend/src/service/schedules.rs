@@ -1,7 +1,7 @@
 //! Schedules.
 
 use dueline_api::{
-    ApiError, Call, ErrorKind,
+    ApiError, Call, ErrorKind, ErrorReason,
     operation::{
         BackfillSchedule, DeleteSchedule, GetSchedule, ListSchedules, NEXT_DEFAULT, NextFiring,
         PauseSchedule, PutSchedule, SchedulePage, ShownSchedule, TriggerSchedule,
@@ -170,7 +170,11 @@ impl Inner {
             }
         }
         let message = format!("schedule '{name}' is changing too fast; try again");
-        Err(ApiError::new(ErrorKind::Unavailable, "throttled", message))
+        Err(ApiError::new(
+            ErrorKind::Unavailable,
+            ErrorReason::Throttled,
+            message,
+        ))
     }
 }
 
@@ -238,17 +242,20 @@ fn next_firings(schedule: &Schedule, now: Timestamp, max: usize) -> Vec<NextFiri
 }
 
 fn rule_error(error: &RuleError) -> ApiError {
-    ApiError::invalid(error.field().name(), error.reason().name(), error.message())
+    let reason = ErrorReason::from_name(error.reason().name());
+    ApiError::invalid(error.field().name(), reason, error.message())
 }
 
 fn change_error(error: &ChangeError) -> ApiError {
     match error {
         ChangeError::Rule(error) => rule_error(error),
-        ChangeError::EmptyRange => ApiError::invalid("to", "empty_range", error),
-        ChangeError::NoFiring => ApiError::invalid("from", "never_fires", error),
-        ChangeError::TooManyFirings(_) => ApiError::invalid("to", "too_many", error),
-        ChangeError::TooManyRequests => {
-            ApiError::new(ErrorKind::Conflict, "too_many_requests", error.to_string())
-        }
+        ChangeError::EmptyRange => ApiError::invalid("to", ErrorReason::EmptyRange, error),
+        ChangeError::NoFiring => ApiError::invalid("from", ErrorReason::NeverFires, error),
+        ChangeError::TooManyFirings(_) => ApiError::invalid("to", ErrorReason::TooMany, error),
+        ChangeError::TooManyRequests => ApiError::new(
+            ErrorKind::Conflict,
+            ErrorReason::TooManyRequests,
+            error.to_string(),
+        ),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_api::{
-    ApiError, Assignment, Call, ErrorKind, Reservation, check,
+    ApiError, Assignment, Call, ErrorKind, ErrorReason, Reservation, check,
     operation::{Submit, Submitted},
 };
 use dueline_domain::{Due, NewTask, StateKind, Task, TaskId};
@@ -19,7 +19,7 @@ fn refusal(error: StoreError, id: &TaskId, key: Option<&str>) -> ApiError {
         (StoreError::Exists(other), Some(key)) if other != id => {
             let message =
                 format!("the key '{key}' is taken: task {other} has it, with other content");
-            ApiError::new(ErrorKind::Conflict, "exists", message).with_field("key")
+            ApiError::new(ErrorKind::Conflict, ErrorReason::Exists, message).with_field("key")
         }
         _ => error.into(),
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use dueline_api::{Action, ErrorKind, StatusController as _};
+use dueline_api::{Action, ErrorKind, ErrorReason, StatusController as _};
 use dueline_domain::{
     Event, Jitter, JobName, Overrides, Policy, RetryPolicy, StateKind, TaskOptions, Trigger, Weight,
 };
@@ -62,7 +62,7 @@ async fn f_072_a_second_claim_is_refused_for_good_with_the_owner() {
     bench.try_claim("w", &message).await.unwrap();
     for name in ["v", "w"] {
         let refused = bench.try_claim(name, &message).await.unwrap_err();
-        assert_eq!(refused.reason(), "already_claimed");
+        assert_eq!(refused.reason().name(), "already_claimed");
         assert_eq!(refused.owner(), Some(&worker("w")));
         assert!(!refused.is_retryable(), "the message can be deleted");
     }
@@ -82,7 +82,10 @@ async fn a_stale_message_is_refused_for_good() {
     });
     let task = bench.apply(message.id, trigger).await;
     let refused = bench.try_claim("w", &message).await.unwrap_err();
-    assert_eq!((refused.reason(), refused.is_retryable()), ("lost", false));
+    assert_eq!(
+        (refused.reason().name(), refused.is_retryable()),
+        ("lost", false)
+    );
     bench
         .try_claim("w", &task.message().unwrap())
         .await
@@ -98,7 +101,7 @@ async fn a_stale_message_is_refused_for_good() {
     };
     let refused = bench.try_claim("w", &stale).await.unwrap_err();
     assert_eq!(
-        (refused.reason(), refused.is_retryable()),
+        (refused.reason().name(), refused.is_retryable()),
         ("finished", false)
     );
 }
@@ -123,15 +126,15 @@ async fn answers_keep_the_order_of_the_messages() {
         .iter()
         .map(|answer| match answer {
             Ok(assignment) => Ok(assignment.id),
-            Err(error) => Err((error.kind(), error.reason())),
+            Err(error) => Err((error.kind(), error.reason().clone())),
         })
         .collect();
     let expected = [
         Ok(messages[0].id),
-        Err((ErrorKind::NotFound, "unknown_job")),
-        Err((ErrorKind::NotFound, "unknown_task")),
+        Err((ErrorKind::NotFound, ErrorReason::UnknownJob)),
+        Err((ErrorKind::NotFound, ErrorReason::UnknownTask)),
         Ok(messages[3].id),
-        Err((ErrorKind::Conflict, "already_claimed")),
+        Err((ErrorKind::Conflict, ErrorReason::AlreadyClaimed)),
         Ok(messages[5].id),
     ];
     assert_eq!(results, expected);

@@ -62,7 +62,7 @@ async fn attempts_and_tries_are_right_over_two_failures() {
         );
         assert_eq!(task.started_at, Some(run.claimed_at));
         let refused = bench.report(&run, Action::Start).await.unwrap_err();
-        assert_eq!(refused.reason(), "already_started");
+        assert_eq!(refused.reason().name(), "already_started");
         advance(MS * 10).await;
         let ack = bench.report(&run, retriable()).await.unwrap();
         if attempt == 2 {

@@ -219,7 +219,12 @@ async fn a_batch_is_answered_in_order_whether_from_memory_or_not() {
     let answers = bench.controller.report(reports).await;
     let results: Vec<_> = answers
         .iter()
-        .map(|answer| answer.as_ref().map(|ack| ack.state).map_err(|e| e.reason()))
+        .map(|answer| {
+            answer
+                .as_ref()
+                .map(|ack| ack.state)
+                .map_err(|e| e.reason().name())
+        })
         .collect();
     let expected = [
         Ok(StateKind::Processing),

@@ -216,7 +216,7 @@ async fn a_batch_of_reports_is_answered_in_order_and_a_refused_one_does_not_affe
         .iter()
         .map(|answer| match answer {
             Ok(ack) => Ok(ack.state),
-            Err(error) => Err(error.reason()),
+            Err(error) => Err(error.reason().name()),
         })
         .collect();
     let expected = [

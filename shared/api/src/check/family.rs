@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use dueline_domain::{EdgeKind, Family, NewTask, Predecessor, TaskAddress, TriggerOn, limits};
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// Checks what a task waits for, and removes repetitions and what only a server may say. `None`: the task has no family.
 pub(super) fn family(
@@ -17,11 +17,11 @@ pub(super) fn family(
             "has {} entries; at most {max} are allowed",
             family.after.len()
         );
-        return Err(ApiError::invalid("after", "too_many", message));
+        return Err(ApiError::invalid("after", ErrorReason::TooMany, message));
     }
     if family.after.iter().any(|one| one.task == *task) {
         let message = "a task cannot wait for itself";
-        return Err(ApiError::invalid("after", "cycle", message));
+        return Err(ApiError::invalid("after", ErrorReason::Cycle, message));
     }
     if let Some(parent) = &mut family.parent {
         parent.end = None;
@@ -33,7 +33,7 @@ pub(super) fn family(
             () => "",
         };
         if !message.is_empty() {
-            return Err(ApiError::invalid("parent", "cycle", message));
+            return Err(ApiError::invalid("parent", ErrorReason::Cycle, message));
         }
     }
     let mut seen: Vec<TaskAddress> = Vec::with_capacity(family.after.len());
@@ -54,7 +54,11 @@ pub(super) fn family(
     let asks = *family != Family::default();
     if family.trigger_on != TriggerOn::default() && family.after.is_empty() {
         let message = "says which ends of the tasks in `after` count, and there are none";
-        return Err(ApiError::invalid("trigger_on", "no_predecessor", message));
+        return Err(ApiError::invalid(
+            "trigger_on",
+            ErrorReason::NoPredecessor,
+            message,
+        ));
     }
     Ok(asks.then_some(family))
 }
@@ -117,11 +121,11 @@ pub fn batch_order(tasks: &[NewTask]) -> BatchOrder {
         Some(_) => {
             let message =
                 format!("more than {max} tasks of one submit wait for each other in a row");
-            Err(ApiError::invalid("after", "too_deep", message))
+            Err(ApiError::invalid("after", ErrorReason::TooDeep, message))
         }
         None => {
             let message = "the task waits for itself by way of other tasks of the submit";
-            Err(ApiError::invalid("after", "cycle", message))
+            Err(ApiError::invalid("after", ErrorReason::Cycle, message))
         }
     };
     BatchOrder {
@@ -131,37 +135,48 @@ pub fn batch_order(tasks: &[NewTask]) -> BatchOrder {
     }
 }
 
-/// The field that names what a task waits for, and the beginning of the reasons of its refusals.
-const fn names(kind: EdgeKind) -> (&'static str, &'static str) {
+/// The field that names what a task waits for.
+const fn field(kind: EdgeKind) -> &'static str {
     match kind {
-        EdgeKind::Follower => ("after", "predecessor"),
-        EdgeKind::Child => ("parent", "parent"),
+        EdgeKind::Follower => "after",
+        EdgeKind::Child => "parent",
     }
 }
 
 /// What the task waits for does not exist.
 pub fn unknown_predecessor(kind: EdgeKind, task: &TaskAddress) -> ApiError {
-    let (field, name) = names(kind);
+    let field = field(kind);
     let message = format!("{field}: task {task} does not exist");
-    ApiError::new(ErrorKind::NotFound, format!("unknown_{name}"), message).with_field(field)
+    let reason = match kind {
+        EdgeKind::Follower => ErrorReason::UnknownPredecessor,
+        EdgeKind::Child => ErrorReason::UnknownParent,
+    };
+    ApiError::new(ErrorKind::NotFound, reason, message).with_field(field)
 }
 
 /// What the task waits for has ended in a way that never lets the task go on.
 pub fn predecessor_ended(kind: EdgeKind, why: &str) -> ApiError {
-    let (field, name) = names(kind);
+    let field = field(kind);
     let message = format!("{field}: {why}, so that the task would never run");
-    ApiError::new(ErrorKind::Conflict, format!("{name}_ended"), message).with_field(field)
+    let reason = match kind {
+        EdgeKind::Follower => ErrorReason::PredecessorEnded,
+        EdgeKind::Child => ErrorReason::ParentEnded,
+    };
+    ApiError::new(ErrorKind::Conflict, reason, message).with_field(field)
 }
 
 /// The task would have more parents above it, or its parent more children, than is allowed.
-pub fn family_too_large(reason: &'static str, message: String) -> ApiError {
+pub fn family_too_large(reason: ErrorReason, message: String) -> ApiError {
     ApiError::invalid("parent", reason, message)
 }
 
 /// What the task waits for is in the same submit, and was refused.
 pub fn predecessor_refused(kind: EdgeKind, task: &TaskAddress, error: &ApiError) -> ApiError {
-    let (field, name) = names(kind);
-    let reason = format!("{name}_refused");
+    let field = field(kind);
+    let reason = match kind {
+        EdgeKind::Follower => ErrorReason::PredecessorRefused,
+        EdgeKind::Child => ErrorReason::ParentRefused,
+    };
     let message = format!("{field}: task {task} of this submit was refused: {error}");
     let refused = match error.kind() {
         kind if kind.is_retryable() => ApiError::new(kind, reason, message),
@@ -200,7 +215,7 @@ mod tests {
     }
 
     fn depths(tasks: &[NewTask]) -> Vec<Result<usize, String>> {
-        let reason = |error: ApiError| error.reason().to_owned();
+        let reason = |error: ApiError| error.reason().to_string();
         let depths = batch_order(tasks).depths.into_iter();
         depths.map(|depth| depth.map_err(reason)).collect()
     }

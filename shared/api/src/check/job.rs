@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::task::too_long;
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     v1::{ExecConfig, HttpConfig, handler_config, millis},
 };
 
@@ -31,7 +31,7 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
     } = job;
     // Its characters are checked when it is parsed.
     name.check_new()
-        .map_err(|error| ApiError::invalid("job", "invalid_name", error))?;
+        .map_err(|error| ApiError::invalid("job", ErrorReason::InvalidName, error))?;
     let info_max = limits().details_bytes_max;
     if info.len() > info_max {
         return Err(too_long("info", info.len(), info_max));
@@ -43,7 +43,7 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
             QuotaError::Rate => "quota.rate_per_s",
             QuotaError::Burst => "quota.burst",
         };
-        ApiError::invalid(field, "invalid_quota", error)
+        ApiError::invalid(field, ErrorReason::InvalidQuota, error)
     })
 }
 
@@ -71,7 +71,7 @@ pub fn handler(handler: &Handler) -> Result<(), ApiError> {
                 format!("unknown handler '{other:.64}'; known are worker, exec, http and noop");
             Err(ApiError::invalid(
                 "handler.kind",
-                "unknown_handler",
+                ErrorReason::UnknownHandler,
                 message,
             ))
         }
@@ -90,6 +90,6 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), ApiError> {
             }
             TooLong(name) => (name, "must be at most 366 days".to_owned()),
         };
-        ApiError::invalid(format!("{name}_ms"), "invalid_timeout", message)
+        ApiError::invalid(format!("{name}_ms"), ErrorReason::InvalidTimeout, message)
     })
 }

@@ -1,6 +1,6 @@
 //! JSON texts that Dueline stores and shows again.
 
-use crate::ApiError;
+use crate::{ApiError, ErrorReason};
 
 /// Deepest nesting of objects and arrays.
 const DEPTH_MAX: usize = 128;
@@ -23,9 +23,9 @@ pub(crate) fn is_presentable(json: &str) -> bool {
 pub(crate) fn presentable(field: &'static str, json: &str) -> Result<(), ApiError> {
     let (reason, message) = match fault(json) {
         None => return Ok(()),
-        Some(JsonFault::TooDeep) => ("too_deep", "JSON may be nested at most 128 deep"),
+        Some(JsonFault::TooDeep) => (ErrorReason::TooDeep, "JSON may be nested at most 128 deep"),
         Some(JsonFault::NoCharacter) => (
-            "invalid_unicode",
+            ErrorReason::InvalidUnicode,
             "an escape names half of a surrogate pair, which is no character",
         ),
     };

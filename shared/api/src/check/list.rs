@@ -3,7 +3,7 @@
 use dueline_ports::ListQuery;
 
 use super::field::short_text;
-use crate::ApiError;
+use crate::{ApiError, ErrorReason};
 
 /// Tasks on a page of a list whose caller names no limit.
 pub const PAGE_LEN_DEFAULT: usize = 100;
@@ -16,7 +16,7 @@ pub fn page(cursor: Option<&str>, limit: usize) -> Result<(), ApiError> {
     short_text("cursor", cursor)?;
     if limit == 0 || limit > PAGE_LEN_MAX {
         let message = format!("must be 1 to {PAGE_LEN_MAX}");
-        return Err(ApiError::invalid("limit", "out_of_range", message));
+        return Err(ApiError::invalid("limit", ErrorReason::OutOfRange, message));
     }
     Ok(())
 }
@@ -51,7 +51,7 @@ pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
 pub(crate) fn page_limit(limit: usize) -> Result<(), ApiError> {
     if limit == 0 || limit > PAGE_LEN_MAX {
         let message = format!("must be 1 to {PAGE_LEN_MAX}");
-        return Err(ApiError::invalid("limit", "out_of_range", message));
+        return Err(ApiError::invalid("limit", ErrorReason::OutOfRange, message));
     }
     Ok(())
 }

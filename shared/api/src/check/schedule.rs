@@ -5,7 +5,7 @@ use dueline_domain::{
 };
 
 use super::{field::short_text, new_task, presentable};
-use crate::ApiError;
+use crate::{ApiError, ErrorReason};
 
 /// Checks the settings of a schedule, and brings its template into the form that is stored. The service checks the rule,
 /// because that takes the database of time zones.
@@ -26,11 +26,19 @@ pub fn schedule(job: &JobName, spec: &mut ScheduleSpec) -> Result<(), ApiError> 
     presentable("info", info.unwrap_or_default())?;
     if *jitter > Schedule::JITTER_MAX {
         let message = format!("must be at most {} s", Schedule::JITTER_MAX.as_secs());
-        return Err(ApiError::invalid("jitter_ms", "out_of_range", message));
+        return Err(ApiError::invalid(
+            "jitter_ms",
+            ErrorReason::OutOfRange,
+            message,
+        ));
     }
     if *firings_max == Some(0) {
         let message = "must be at least 1";
-        return Err(ApiError::invalid("firings_max", "out_of_range", message));
+        return Err(ApiError::invalid(
+            "firings_max",
+            ErrorReason::OutOfRange,
+            message,
+        ));
     }
     let task = template.clone();
     let mut task = firing_task(job, task, TaskId::from_bytes([0; 16]), Timestamp::EPOCH);
@@ -43,12 +51,16 @@ fn check_template(task: &mut NewTask) -> Result<(), ApiError> {
     let (len, max) = (task.payload.len(), TaskTemplate::PAYLOAD_BYTES_MAX);
     if len > max {
         let message = format!("has {len} bytes; at most {max} are allowed in a schedule");
-        return Err(ApiError::invalid("payload", "too_long", message));
+        return Err(ApiError::invalid("payload", ErrorReason::TooLong, message));
     }
     let options = task.options.as_ref();
     if options.is_some_and(|options| options.key.is_some()) {
         let message = "the tasks of a schedule cannot share a key";
-        return Err(ApiError::invalid("key", "not_applicable", message));
+        return Err(ApiError::invalid(
+            "key",
+            ErrorReason::NotApplicable,
+            message,
+        ));
     }
     new_task(task)
 }

@@ -6,7 +6,7 @@ use dueline_domain::{Modification, NewTask, Policy, TaskAddress, TaskOptions, li
 use serde::de::IgnoredAny;
 
 use super::{field::short_text, policy, presentable};
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// Longest wait of one call.
 pub const WAIT_MAX: Duration = Duration::from_secs(3_600);
@@ -64,7 +64,7 @@ pub(crate) fn batch_len(len: usize) -> Result<(), ApiError> {
     let message = format!("a batch has at most {max} tasks");
     Err(ApiError::new(
         ErrorKind::TooLarge,
-        "batch_too_large",
+        ErrorReason::BatchTooLarge,
         message,
     ))
 }
@@ -73,7 +73,11 @@ pub(crate) fn batch_len(len: usize) -> Result<(), ApiError> {
 pub fn modification(change: &Modification) -> Result<(), ApiError> {
     if *change == Modification::default() {
         let message = "the request names nothing to change";
-        return Err(ApiError::new(ErrorKind::Invalid, "no_change", message));
+        return Err(ApiError::new(
+            ErrorKind::Invalid,
+            ErrorReason::NoChange,
+            message,
+        ));
     }
     let payload = change.payload.as_ref();
     payload.map_or(Ok(()), |payload| payload_len("payload", payload.len()))
@@ -92,7 +96,7 @@ pub fn cancel_reason(reason: Option<&str>) -> Result<(), ApiError> {
 pub fn wait(field: &'static str, wait: Option<Duration>) -> Result<(), ApiError> {
     if wait.is_some_and(|wait| wait > WAIT_MAX) {
         let message = format!("must be at most {} s", WAIT_MAX.as_secs());
-        return Err(ApiError::invalid(field, "out_of_range", message));
+        return Err(ApiError::invalid(field, ErrorReason::OutOfRange, message));
     }
     Ok(())
 }
@@ -104,13 +108,17 @@ pub(crate) fn payload_len(field: &'static str, len: usize) -> Result<(), ApiErro
         return Ok(());
     }
     let message = format!("{field}: {len} bytes are too large; at most {max} are allowed");
-    let reason = format!("{field}_too_large");
+    let reason = match field {
+        "checkpoint" => ErrorReason::CheckpointTooLarge,
+        "result" => ErrorReason::ResultTooLarge,
+        _ => ErrorReason::PayloadTooLarge,
+    };
     Err(ApiError::new(ErrorKind::TooLarge, reason, message).with_field(field))
 }
 
 pub(super) fn too_long(field: &'static str, len: usize, max: usize) -> ApiError {
     let message = format!("has {len} bytes; at most {max} are allowed");
-    ApiError::invalid(field, "too_long", message)
+    ApiError::invalid(field, ErrorReason::TooLong, message)
 }
 
 fn details(json: Option<&str>) -> Result<(), ApiError> {
@@ -121,7 +129,11 @@ fn details(json: Option<&str>) -> Result<(), ApiError> {
     }
     if serde_json::from_str::<BTreeMap<String, IgnoredAny>>(json).is_err() {
         let message = "must be a JSON object";
-        return Err(ApiError::invalid("details", "invalid_type", message));
+        return Err(ApiError::invalid(
+            "details",
+            ErrorReason::InvalidType,
+            message,
+        ));
     }
     presentable("details", json)
 }
@@ -131,7 +143,7 @@ fn tags(tags: &mut Vec<Arc<str>>) -> Result<(), ApiError> {
     let max = limits().tags_max;
     if tags.len() > max {
         let message = format!("has {} entries; at most {max} are allowed", tags.len());
-        return Err(ApiError::invalid("tags", "too_many", message));
+        return Err(ApiError::invalid("tags", ErrorReason::TooMany, message));
     }
     for tag in &*tags {
         short_text("tags", Some(tag))?;

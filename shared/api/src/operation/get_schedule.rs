@@ -1,5 +1,6 @@
 //! Returns one schedule.
 
+use crate::ErrorReason;
 use dueline_domain::{JobName, ScheduleName};
 
 use super::{Operation, ShownSchedule};
@@ -31,7 +32,11 @@ impl Operation for GetSchedule {
             return Ok(());
         }
         let message = format!("must be at most {NEXT_MAX}");
-        Err(crate::ApiError::invalid("next", "out_of_range", message))
+        Err(crate::ApiError::invalid(
+            "next",
+            ErrorReason::OutOfRange,
+            message,
+        ))
     }
 }
 

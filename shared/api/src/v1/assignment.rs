@@ -12,7 +12,7 @@ use super::{
     backoff::millis,
     payload::{Shown, raw, show},
 };
-use crate::{ApiError, Assignment};
+use crate::{ApiError, Assignment, ErrorReason};
 
 /// Tasks claimed for the worker that asked.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -128,7 +128,7 @@ impl TryFrom<AssignmentView> for Assignment {
             content_type: view.content_type.map(Arc::from),
             name: view.name.map(Arc::from),
             weight: Weight::new(view.weight.into())
-                .map_err(|error| ApiError::invalid("weight", "invalid_weight", error))?,
+                .map_err(|error| ApiError::invalid("weight", ErrorReason::InvalidWeight, error))?,
             run_at: view.run_at.0,
             claimed_at: view.claimed_at.0,
             handler,

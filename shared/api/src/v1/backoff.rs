@@ -6,7 +6,7 @@ use dueline_domain::{Backoff, Policy, RetryPolicy};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
-use crate::ApiError;
+use crate::{ApiError, ErrorReason};
 
 /// Exponential backoff: `initial_ms × multiplier^n`, at most `max_ms`, plus up to `jitter` of itself at random. What
 /// is left out has the default of its class.
@@ -35,7 +35,7 @@ impl BackoffSpec {
         if max > Policy::TIMEOUT_MAX {
             return Err(ApiError::invalid(
                 format!("{field}.max_ms"),
-                "too_long",
+                ErrorReason::TooLong,
                 "a wait may be at most 366 days",
             ));
         }
@@ -45,7 +45,7 @@ impl BackoffSpec {
             self.jitter.unwrap_or(default.jitter()),
             max,
         )
-        .map_err(|error| ApiError::invalid(field.to_owned(), "invalid_backoff", error))
+        .map_err(|error| ApiError::invalid(field.to_owned(), ErrorReason::InvalidBackoff, error))
     }
 }
 

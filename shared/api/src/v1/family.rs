@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::as_text;
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     check::field,
     operation::{FamilyMember, FamilyPage},
 };
@@ -40,13 +40,14 @@ pub(super) fn family(
         let unknown = || {
             let known = TriggerOn::ALL.map(TriggerOn::name).join(", ");
             let message = format!("must be one of {known}");
-            ApiError::invalid("trigger_on", "invalid_value", message)
+            ApiError::invalid("trigger_on", ErrorReason::InvalidValue, message)
         };
         TriggerOn::from_name(name).ok_or_else(unknown)
     });
     let predecessor = |field: &'static str, spec: PredecessorSpec| {
         let named = spec.job.map(|name| {
-            JobName::parse(&name).map_err(|error| ApiError::invalid(field, "invalid_name", error))
+            JobName::parse(&name)
+                .map_err(|error| ApiError::invalid(field, ErrorReason::InvalidName, error))
         });
         Ok(Predecessor::open(TaskAddress {
             job: named.transpose()?.unwrap_or_else(|| job.clone()),

@@ -16,7 +16,7 @@ pub use self::{
     http_config::HttpConfig,
 };
 use super::json;
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// What runs the tasks of a job.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -47,7 +47,7 @@ fn check_result_max(bytes: usize) -> Result<(), ApiError> {
 fn wrong(field: &str, message: impl std::fmt::Display) -> ApiError {
     ApiError::invalid(
         format!("handler.config.{field}"),
-        "invalid_handler",
+        ErrorReason::InvalidHandler,
         message,
     )
 }
@@ -70,7 +70,7 @@ pub(crate) fn within<T: serde::de::DeserializeOwned>(config: &str) -> Result<T, 
             None | Some("body") => "handler.config".to_owned(),
             Some(field) => format!("handler.config.{field}"),
         };
-        let reason = error.reason().to_owned();
+        let reason = error.reason().clone();
         ApiError::new(
             ErrorKind::Invalid,
             reason,
@@ -86,7 +86,7 @@ impl TryFrom<&Handler> for HandlerSpec {
     fn try_from(handler: &Handler) -> Result<Self, ApiError> {
         let config = RawValue::from_string(handler.config.to_string()).map_err(|error| {
             let message = format!("settings of the handler are no JSON: {error}");
-            ApiError::new(ErrorKind::Internal, "corrupt", message)
+            ApiError::new(ErrorKind::Internal, ErrorReason::Corrupt, message)
         })?;
         Ok(Self {
             kind: handler.kind.to_string(),
@@ -105,7 +105,7 @@ mod tests {
         let handler = Handler::from(spec);
         check::handler(&handler).map(|()| handler).map_err(|error| {
             let field = error.field().unwrap_or_default().to_owned();
-            (error.reason().to_owned(), field)
+            (error.reason().to_string(), field)
         })
     }
 

@@ -11,7 +11,7 @@ use super::{
     backoff::{BackoffsSpec, RetriesMax, millis},
     handler::HandlerSpec,
 };
-use crate::ApiError;
+use crate::{ApiError, ErrorReason};
 
 /// A job definition to store. What is left out has its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -113,7 +113,7 @@ impl JobSpec {
 
 /// Parses a sink; an error names `field`.
 pub(crate) fn sink(field: &'static str, uri: &str) -> Result<Sink, ApiError> {
-    Sink::parse(uri).map_err(|error| ApiError::invalid(field, "invalid_sink", error))
+    Sink::parse(uri).map_err(|error| ApiError::invalid(field, ErrorReason::InvalidSink, error))
 }
 
 /// A queue that is named must be the job's own.
@@ -121,12 +121,18 @@ pub(super) fn check_queue(queue: Option<&str>, job: &JobName) -> Result<(), ApiE
     match queue {
         None => Ok(()),
         Some(queue) if queue == job.as_str() => Ok(()),
-        Some(queue) if queue.trim().is_empty() => {
-            Err(ApiError::invalid("queue", "no_queue", "no queue is named"))
-        }
+        Some(queue) if queue.trim().is_empty() => Err(ApiError::invalid(
+            "queue",
+            ErrorReason::NoQueue,
+            "no queue is named",
+        )),
         Some(_) => {
             let message = format!("the queue of this job is '{job}'");
-            Err(ApiError::invalid("queue", "unknown_queue", message))
+            Err(ApiError::invalid(
+                "queue",
+                ErrorReason::UnknownQueue,
+                message,
+            ))
         }
     }
 }
@@ -264,7 +270,7 @@ mod tests {
             .and_then(|job| check::job(&job).map(|()| job))
             .map_err(|error| {
                 let field = error.field().unwrap_or_default().to_owned();
-                (error.reason().to_owned(), field)
+                (error.reason().to_string(), field)
             })
     }
 

@@ -4,7 +4,7 @@ use dueline_domain::limits;
 use serde::de::DeserializeOwned;
 use serde_json::{error::Category, value::RawValue};
 
-use crate::{ApiError, ErrorKind, check};
+use crate::{ApiError, ErrorKind, ErrorReason, check};
 
 /// Parses a body that must be one JSON object.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
@@ -15,7 +15,7 @@ pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
             if first(text) == Some(b'[') {
                 return Err(ApiError::invalid(
                     "body",
-                    "invalid_type",
+                    ErrorReason::InvalidType,
                     "must be an object, not an array",
                 ));
             }
@@ -40,7 +40,11 @@ pub fn parse_items(text: &[u8], ndjson: bool) -> Result<Vec<&[u8]>, ApiError> {
     };
     if items.is_empty() {
         let message = "the batch holds no task";
-        return Err(ApiError::new(ErrorKind::Invalid, "no_task", message));
+        return Err(ApiError::new(
+            ErrorKind::Invalid,
+            ErrorReason::NoTask,
+            message,
+        ));
     }
     check::batch_len(items.len())?;
     Ok(items)
@@ -56,7 +60,7 @@ fn explain(text: &[u8], error: &serde_json::Error) -> ApiError {
     if error.classify() != Category::Data {
         return ApiError::new(
             ErrorKind::Invalid,
-            "malformed_json",
+            ErrorReason::MalformedJson,
             format!("body is not JSON: {message}"),
         );
     }
@@ -64,16 +68,16 @@ fn explain(text: &[u8], error: &serde_json::Error) -> ApiError {
     let what = message.strip_suffix(&place).unwrap_or(&message);
     let mut path = path_at(text, offset(text, error.line(), error.column()));
     let reason = [
-        ("unknown field", "unknown_field"),
-        ("missing field", "missing_field"),
-        ("duplicate field", "duplicate_field"),
-        ("unknown variant", "unknown_value"),
-        ("invalid type", "invalid_type"),
+        ("unknown field", ErrorReason::UnknownField),
+        ("missing field", ErrorReason::MissingField),
+        ("duplicate field", ErrorReason::DuplicateField),
+        ("unknown variant", ErrorReason::UnknownValue),
+        ("invalid type", ErrorReason::InvalidType),
     ]
     .into_iter()
     .find(|(start, _)| what.starts_with(start))
-    .map_or("invalid_value", |(_, reason)| reason);
-    if reason == "missing_field"
+    .map_or(ErrorReason::InvalidValue, |(_, reason)| reason);
+    if reason == ErrorReason::MissingField
         && let Some(name) = what.split('`').nth(1)
     {
         if !path.is_empty() {
@@ -200,7 +204,7 @@ mod tests {
             .unwrap_or_else(|| panic!("{text} was accepted"));
         assert_eq!(error.kind(), ErrorKind::Invalid);
         let field = error.field().map(str::to_owned);
-        (error.reason().to_owned(), field)
+        (error.reason().to_string(), field)
     }
 
     #[test]
@@ -265,7 +269,7 @@ mod tests {
     fn f_001_broken_json_is_told_with_its_position() {
         for text in ["{", "{\"name\": }", "{} {}", "{\"weight\": 1e999}", "nul"] {
             let error = parse::<TaskSubmit>(text.as_bytes()).unwrap_err();
-            assert_eq!(error.reason(), "malformed_json", "{text}");
+            assert_eq!(error.reason().name(), "malformed_json", "{text}");
             assert!(error.message().contains("line 1 column"), "{error}");
         }
     }
@@ -276,7 +280,10 @@ mod tests {
         assert_eq!(array, [b"{\"a\": 1}".as_slice(), b"7"]);
         let lines = parse_items(b"{\"a\": 1}\r\n\n 7 \n", true).unwrap();
         assert_eq!(lines, array);
-        assert_eq!(parse_items(b"[]", false).unwrap_err().reason(), "no_task");
+        assert_eq!(
+            parse_items(b"[]", false).unwrap_err().reason().name(),
+            "no_task"
+        );
         let many = b"1\n".repeat(10_001);
         let error = parse_items(&many, true).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);

@@ -6,7 +6,7 @@ use serde::{Deserialize as _, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     check::{is_presentable, payload_len, presentable},
 };
 
@@ -50,7 +50,7 @@ impl Forms {
             (None, Some(text), None) => {
                 payload_len(field, text.len() / 4 * 3 - padding(&text))?;
                 let bytes = STANDARD.decode(text).map_err(|error| {
-                    ApiError::invalid(format!("{field}_base64"), "invalid_base64", error)
+                    ApiError::invalid(format!("{field}_base64"), ErrorReason::InvalidBase64, error)
                 })?;
                 Given {
                     bytes: Bytes::from(bytes),
@@ -63,7 +63,7 @@ impl Forms {
             },
             _ => {
                 let message = format!("give only one of {field}, {field}_base64 and {field}_text");
-                return Err(ApiError::invalid(field, "ambiguous", message));
+                return Err(ApiError::invalid(field, ErrorReason::Ambiguous, message));
             }
         };
         payload_len(field, given.bytes.len())?;
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(forms(max, base64).take().unwrap().unwrap().bytes.len(), max);
             let error = forms(max + 1, base64).take().err().unwrap();
             assert_eq!(error.kind(), ErrorKind::TooLarge);
-            assert_eq!(error.reason(), "payload_too_large");
+            assert_eq!(error.reason().name(), "payload_too_large");
             assert!(error.message().contains("262144"), "{error}");
         }
         for odd in ["=", "====", "A", "A===", "ä", "AAA=AAA="] {
@@ -184,7 +184,10 @@ mod tests {
                 base64: Some(odd.into()),
                 text: None,
             };
-            assert_eq!(forms.take().err().unwrap().reason(), "invalid_base64");
+            assert_eq!(
+                forms.take().err().unwrap().reason().name(),
+                "invalid_base64"
+            );
         }
     }
 }

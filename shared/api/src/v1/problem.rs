@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{as_text, backoff::millis};
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// What went wrong: `kind` for programs that only branch, `reason` for those that know the case, `detail` for people.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -96,7 +96,7 @@ impl From<&ApiError> for Problem {
             status: kind.http_status(),
             detail: error.message().to_owned(),
             kind: kind.name().to_owned(),
-            reason: error.reason().to_owned(),
+            reason: error.reason().to_string(),
             retryable: error.is_retryable(),
             field: error.field().map(str::to_owned),
             state: error.state(),
@@ -121,9 +121,9 @@ impl From<Problem> for ApiError {
             _ => ErrorKind::Internal,
         });
         let reason = if problem.reason.is_empty() {
-            "unknown".to_owned()
+            ErrorReason::from_name("unknown")
         } else {
-            problem.reason
+            ErrorReason::from_name(&problem.reason)
         };
         let detail = if problem.detail.is_empty() {
             format!("the server answered with status {}", problem.status)
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn f_020_an_error_survives_the_way_out_and_back_in() {
         for kind in ErrorKind::ALL {
-            let error = ApiError::new(kind, "some_case", "what happened")
+            let error = ApiError::new(kind, ErrorReason::from_name("some_case"), "what happened")
                 .with_field("a.b[1]")
                 .with_state(StateKind::Processing)
                 .with_owner(Some(WorkerId::parse("w@1").unwrap()))

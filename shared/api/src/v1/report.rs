@@ -12,7 +12,7 @@ use super::{
     backoff::millis,
     payload::{Forms, raw},
 };
-use crate::{Action, ApiError, ReportAck, check};
+use crate::{Action, ApiError, ErrorReason, ReportAck, check};
 
 /// The proof of ownership alone: for `start`, `heartbeat` and `abandon`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -195,9 +195,9 @@ impl Checkpoint {
             base64: self.payload_base64,
             text: self.payload_text,
         };
-        let given = forms
-            .take()?
-            .ok_or_else(|| ApiError::invalid("payload", "missing_field", "nothing to store"))?;
+        let given = forms.take()?.ok_or_else(|| {
+            ApiError::invalid("payload", ErrorReason::MissingField, "nothing to store")
+        })?;
         Ok(Action::Checkpoint {
             payload: given.bytes,
         })
@@ -229,20 +229,20 @@ impl Fail {
             .as_deref()
             .map(RetryClass::from_str)
             .transpose()
-            .map_err(|error| ApiError::invalid("class", "unknown_class", error))?;
+            .map_err(|error| ApiError::invalid("class", ErrorReason::UnknownClass, error))?;
         let final_end = self.fatal || self.cancelled;
         if (self.fatal && self.cancelled)
             || (final_end && (class.is_some() || self.delay_ms.is_some()))
         {
             let message = "give only one of fatal, cancelled, and class or delay_ms";
-            return Err(ApiError::invalid("fatal", "ambiguous", message));
+            return Err(ApiError::invalid("fatal", ErrorReason::Ambiguous, message));
         }
         let error: Option<Arc<str>> = self.error.map(Arc::from);
         let outcome = if self.cancelled {
             Outcome::Cancelled
         } else {
             let error = error.ok_or_else(|| {
-                ApiError::invalid("error", "missing_field", "say what went wrong")
+                ApiError::invalid("error", ErrorReason::MissingField, "say what went wrong")
             })?;
             if self.fatal {
                 Outcome::Fatal { error }
@@ -316,7 +316,7 @@ mod tests {
             Ok(other) => panic!("{other:?}"),
             Err(error) => {
                 let field = error.field().unwrap_or_default().to_owned();
-                Err((error.reason().to_owned(), field))
+                Err((error.reason().to_string(), field))
             }
         }
     }

@@ -17,7 +17,7 @@ use super::{
     task_view::details,
 };
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     operation::{NextFiring, SchedulePage, ShownSchedule},
 };
 
@@ -79,7 +79,7 @@ impl ScheduleSpec {
                 let names = Overlap::ALL.map(Overlap::name).join(", ");
                 ApiError::invalid(
                     "overlap",
-                    "invalid_value",
+                    ErrorReason::InvalidValue,
                     format!("must be one of {names}"),
                 )
             };
@@ -115,7 +115,11 @@ impl ScheduleSpec {
 pub(crate) fn template(task: NewTask, job: &JobName) -> Result<TaskTemplate, ApiError> {
     let refused = |field: &'static str| {
         let message = "each task of a schedule has its own";
-        Err(ApiError::invalid(field, "not_applicable", message))
+        Err(ApiError::invalid(
+            field,
+            ErrorReason::NotApplicable,
+            message,
+        ))
     };
     if task.id_is_given {
         return refused("task.id");
@@ -125,7 +129,11 @@ pub(crate) fn template(task: NewTask, job: &JobName) -> Result<TaskTemplate, Api
     }
     if task.job != *job {
         let message = format!("the tasks of this schedule are tasks of '{job}'");
-        return Err(ApiError::invalid("task.job", "not_applicable", message));
+        return Err(ApiError::invalid(
+            "task.job",
+            ErrorReason::NotApplicable,
+            message,
+        ));
     }
     Ok(TaskTemplate {
         priority: task.priority,
@@ -146,18 +154,30 @@ pub(crate) fn catch_up_policy(
         (Some("all"), Some(max)) => CatchUp::All { max },
         (Some("all"), None) => {
             let message = "catch_up 'all' needs it";
-            return Err(ApiError::invalid("catch_up_max", "missing_field", message));
+            return Err(ApiError::invalid(
+                "catch_up_max",
+                ErrorReason::MissingField,
+                message,
+            ));
         }
         (_, Some(_)) => {
             let message = "only catch_up 'all' has it";
-            return Err(ApiError::invalid("catch_up_max", "not_applicable", message));
+            return Err(ApiError::invalid(
+                "catch_up_max",
+                ErrorReason::NotApplicable,
+                message,
+            ));
         }
         (None, None) => default.catch_up(),
         (Some("none"), None) => CatchUp::None,
         (Some("latest"), None) => CatchUp::Latest,
         (Some(_), None) => {
             let message = "must be one of none, latest, all";
-            return Err(ApiError::invalid("catch_up", "invalid_value", message));
+            return Err(ApiError::invalid(
+                "catch_up",
+                ErrorReason::InvalidValue,
+                message,
+            ));
         }
     };
     let grace = grace_ms.map_or(default.grace(), Duration::from_millis);
@@ -166,7 +186,7 @@ pub(crate) fn catch_up_policy(
             dueline_domain::CatchUpError::Cap => "catch_up_max",
             dueline_domain::CatchUpError::Grace => "grace_ms",
         };
-        ApiError::invalid(field, "out_of_range", error)
+        ApiError::invalid(field, ErrorReason::OutOfRange, error)
     })
 }
 

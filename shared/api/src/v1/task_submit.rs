@@ -16,7 +16,7 @@ use super::{
     job::check_queue,
     payload::{Forms, Given, raw},
 };
-use crate::{ApiError, check::field};
+use crate::{ApiError, ErrorReason, check::field};
 
 /// A task to store. All fields may be left out.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -176,7 +176,7 @@ pub(super) fn due(run_at: Option<Time>, delay_ms: Option<u64>) -> Result<Due, Ap
     match (run_at, delay_ms) {
         (Some(_), Some(_)) => {
             let message = "give only one of run_at and delay_ms";
-            Err(ApiError::invalid("run_at", "ambiguous", message))
+            Err(ApiError::invalid("run_at", ErrorReason::Ambiguous, message))
         }
         (Some(time), None) => Ok(Due::At(time.0)),
         (None, Some(ms)) => Ok(Due::After(Duration::from_millis(ms))),
@@ -190,14 +190,14 @@ pub(super) fn priority(spec: Option<PrioritySpec>) -> Result<Option<Priority>, A
         PrioritySpec::Name(name) => name.parse(),
     })
     .transpose()
-    .map_err(|error| ApiError::invalid("priority", "invalid_priority", error))
+    .map_err(|error| ApiError::invalid("priority", ErrorReason::InvalidPriority, error))
 }
 
 pub(super) fn weight(number: Option<i64>) -> Result<Option<Weight>, ApiError> {
     number
         .map(Weight::new)
         .transpose()
-        .map_err(|error| ApiError::invalid("weight", "invalid_weight", error))
+        .map_err(|error| ApiError::invalid("weight", ErrorReason::InvalidWeight, error))
 }
 
 pub(crate) fn overrides(
@@ -303,7 +303,7 @@ mod tests {
             .and_then(|mut task| check::new_task(&mut task).map(|()| task))
             .map_err(|error| {
                 let field = error.field().unwrap_or_default().to_owned();
-                (error.reason().to_owned(), field)
+                (error.reason().to_string(), field)
             })
     }
 

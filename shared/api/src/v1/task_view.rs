@@ -15,7 +15,7 @@ use super::{
     backoff::millis,
     payload::{Shown, raw, show, show_readable},
 };
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// A task with everything known about it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -261,8 +261,13 @@ impl TaskView {
             owed: None,
             ..Self::new(task, job)?
         };
-        let mut json = serde_json::to_vec(&view)
-            .map_err(|error| ApiError::new(ErrorKind::Internal, "bug", error.to_string()))?;
+        let mut json = serde_json::to_vec(&view).map_err(|error| {
+            ApiError::new(
+                ErrorKind::Internal,
+                ErrorReason::Internal,
+                error.to_string(),
+            )
+        })?;
         // Values that a client sent as JSON are shown as they were sent. JSON has line breaks only between its tokens.
         for byte in json
             .iter_mut()
@@ -367,7 +372,7 @@ fn owned(text: Option<&Arc<str>>) -> Option<String> {
 pub(super) fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
     RawValue::from_string(text.unwrap_or("{}").to_owned()).map_err(|error| {
         let message = format!("details are no JSON: {error}");
-        ApiError::new(ErrorKind::Internal, "corrupt", message)
+        ApiError::new(ErrorKind::Internal, ErrorReason::Corrupt, message)
     })
 }
 

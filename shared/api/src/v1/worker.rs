@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Time, as_text, backoff::millis};
-use crate::{ApiError, ErrorKind, PollRequest, Registered, Registration, check};
+use crate::{ApiError, ErrorKind, ErrorReason, PollRequest, Registered, Registration, check};
 
 /// Most names of jobs in one call.
 const JOBS_MAX: usize = 10_000;
@@ -54,12 +54,20 @@ impl NextWorkRequest {
         let tasks_max = self.tasks_max.unwrap_or(1);
         if tasks_max == 0 || tasks_max > Self::TASKS_MAX {
             let message = "must be 1 to 1000";
-            return Err(ApiError::invalid("tasks_max", "out_of_range", message));
+            return Err(ApiError::invalid(
+                "tasks_max",
+                ErrorReason::OutOfRange,
+                message,
+            ));
         }
         let weight_max = self.weight_max.unwrap_or(10_000);
         if weight_max == 0 {
             let message = "must be at least 1";
-            return Err(ApiError::invalid("weight_max", "out_of_range", message));
+            return Err(ApiError::invalid(
+                "weight_max",
+                ErrorReason::OutOfRange,
+                message,
+            ));
         }
         let wait = Duration::from_millis(self.wait_ms.unwrap_or(0));
         check::wait("wait_ms", Some(wait))?;
@@ -106,7 +114,11 @@ impl TryFrom<WorkerRegistration> for Registration {
         let concurrency = registration.concurrency.unwrap_or(1);
         if concurrency == 0 {
             let message = "must be at least 1";
-            return Err(ApiError::invalid("concurrency", "out_of_range", message));
+            return Err(ApiError::invalid(
+                "concurrency",
+                ErrorReason::OutOfRange,
+                message,
+            ));
         }
         Ok(Self {
             worker: registration.worker,
@@ -128,16 +140,22 @@ impl Served {
     fn check(jobs: Vec<JobName>, handlers: Vec<String>) -> Result<Self, ApiError> {
         if jobs.is_empty() && handlers.is_empty() {
             let message = "name at least one job or handler";
-            return Err(ApiError::new(ErrorKind::Invalid, "no_job", message).with_field("jobs"));
+            return Err(
+                ApiError::new(ErrorKind::Invalid, ErrorReason::NoJob, message).with_field("jobs"),
+            );
         }
         if jobs.len() > JOBS_MAX {
             let message = format!("at most {JOBS_MAX} are allowed");
-            return Err(ApiError::invalid("jobs", "too_many", message));
+            return Err(ApiError::invalid("jobs", ErrorReason::TooMany, message));
         }
         let known = ["exec", "http", "noop"];
         if let Some(other) = handlers.iter().find(|kind| !known.contains(&kind.as_str())) {
             let message = format!("unknown handler '{other:.64}'; known are exec, http and noop");
-            return Err(ApiError::invalid("handlers", "unknown_handler", message));
+            return Err(ApiError::invalid(
+                "handlers",
+                ErrorReason::UnknownHandler,
+                message,
+            ));
         }
         let handlers = handlers.into_iter().map(Arc::from).collect();
         Ok(Self { jobs, handlers })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_api::{
-    Call, Callable as _, ErrorKind,
+    Call, Callable as _, ErrorKind, ErrorReason,
     grpc::{Services, error_in_status, proto},
     operation::Submit,
 };
@@ -74,7 +74,7 @@ async fn bytes_that_are_no_message_are_a_fault_of_the_caller() {
     let status = client.unary(request, path, codec).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
     let error = error_in_status(&status).expect("an error of ours");
-    assert_eq!(error.reason(), "malformed_message");
+    assert_eq!(error.reason().name(), "malformed_message");
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     let error = error_in_status(&answer.unwrap_err()).expect("an error of ours");
     assert_eq!(
         (error.kind(), error.reason()),
-        (ErrorKind::TooLarge, "batch_too_large")
+        (ErrorKind::TooLarge, &ErrorReason::BatchTooLarge)
     );
     let mut client = proto::status_controller_client::StatusControllerClient::new(server.channel());
     let messages = vec![proto::TaskRef::default(); len];
@@ -122,7 +122,7 @@ async fn batches_that_are_too_long_are_refused_as_a_whole() {
     };
     let client = server.remote().frontend();
     let answer = client.call(&Call::default(), submit).await;
-    assert_eq!(answer.unwrap_err().reason(), "batch_too_large");
+    assert_eq!(answer.unwrap_err().reason().name(), "batch_too_large");
     assert_eq!(fake.0.calls(), [""; 0]);
 }
 

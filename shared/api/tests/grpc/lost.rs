@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use dueline_api::{
-    ApiError, Assignment, Call, Callable as _, Controller as _, ErrorKind, Registered,
+    ApiError, Assignment, Call, Callable as _, Controller as _, ErrorKind, ErrorReason, Registered,
     Registration, Report, ReportAck, ServedJob, StatusController,
     grpc::{Remote, RemoteOptions, Services, routes},
     operation::{GetJob, PutJob, Submit},
@@ -114,7 +114,7 @@ async fn an_answer_that_does_not_come_leaves_the_outcome_unknown() {
     .unwrap_err();
     assert_eq!(
         (error.kind(), error.reason()),
-        (ErrorKind::Deadline, "no_answer")
+        (ErrorKind::Deadline, &ErrorReason::NoAnswer)
     );
     assert!(error.is_retryable());
     // The time that a call asks the server to wait comes on top.
@@ -145,7 +145,7 @@ async fn a_connection_that_breaks_under_a_write_leaves_the_outcome_unknown() {
         let error = answer.unwrap_err();
         assert_eq!(
             (error.kind(), error.reason()),
-            (ErrorKind::Deadline, "answer_lost")
+            (ErrorKind::Deadline, &ErrorReason::AnswerLost)
         );
         assert!(error.is_retryable() && !error.is_lost());
     }
@@ -229,7 +229,7 @@ async fn one_port_serves_another_router_and_says_what_it_does_not_offer() {
             .await;
         assert_eq!(stored.unwrap().name, name("a"));
         let error = remote.status().jobs().await.unwrap_err();
-        assert_eq!(error.reason(), "not_offered");
+        assert_eq!(error.reason().name(), "not_offered");
         assert!(!error.is_retryable());
     };
     soon(async {

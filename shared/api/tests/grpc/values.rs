@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_api::{ApiError, Assignment, ErrorKind};
+use dueline_api::{ApiError, Assignment, ErrorKind, ErrorReason};
 use dueline_domain::{
     Backoff, Due, Family, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy,
     Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task,
@@ -38,12 +38,15 @@ pub(crate) fn largest() -> Bytes {
 pub(crate) fn errors() -> Vec<ApiError> {
     let mut errors: Vec<_> = ErrorKind::ALL
         .into_iter()
-        .map(|kind| ApiError::new(kind, kind.name().replace('-', "_"), "went wrong"))
+        .map(|kind| {
+            let reason = ErrorReason::from_name(&kind.name().replace('-', "_"));
+            ApiError::new(kind, reason, "went wrong")
+        })
         .collect();
     errors.push(
         ApiError::new(
             ErrorKind::Conflict,
-            "lost",
+            ErrorReason::Lost,
             "cannot start: größer als 1 €\n\t%20",
         )
         .with_field("tasks.payload")
@@ -52,7 +55,11 @@ pub(crate) fn errors() -> Vec<ApiError> {
         .with_retry_after(Duration::from_millis(1_234)),
     );
     let longest = "ß".repeat(limits().error_bytes_max / 2);
-    errors.push(ApiError::new(ErrorKind::Invalid, "long", longest));
+    errors.push(ApiError::new(
+        ErrorKind::Invalid,
+        ErrorReason::TooLong,
+        longest,
+    ));
     errors
 }
 

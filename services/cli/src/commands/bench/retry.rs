@@ -1,6 +1,6 @@
 //! The retry scenario: failures per second in a small table and in a large one.
 
-use dueline_api::{Call, operation::GetJobStats};
+use dueline_api::{Call, ErrorReason, operation::GetJobStats};
 use std::time::Duration;
 
 use dueline_domain::{Backoff, Handler, Policy, RetryPolicy, StateKind};
@@ -80,7 +80,7 @@ async fn failures_per_s(
         let text = format!("{retriable} instead of {FAILURES} tasks are retriable");
         return Err(CliError::new(
             dueline_api::ErrorKind::Internal,
-            "wrong_result",
+            ErrorReason::WrongResult,
             text,
         ));
     }

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use dueline_all_in_one::{Node, NodeConfig, WorkerConfig};
 use dueline_api::{
-    Call, ErrorKind, Frontend,
+    Call, ErrorKind, ErrorReason, Frontend,
     operation::{PutJob, Submit},
 };
 use dueline_backends::error_chain;
@@ -145,7 +145,11 @@ impl BenchTarget {
             .await
             .map(drop)
             .map_err(|error| {
-                CliError::new(ErrorKind::Internal, "service_failed", error_chain(&error))
+                CliError::new(
+                    ErrorKind::Internal,
+                    ErrorReason::ServiceFailed,
+                    error_chain(&error),
+                )
             })
     }
 
@@ -279,7 +283,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) fn stalled(what: &str) -> CliError {
     CliError::new(
         ErrorKind::Internal,
-        "stalled",
+        ErrorReason::Stalled,
         format!("{what} did not end"),
     )
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use dueline_api::{Call, ErrorKind, Frontend, operation::GetJobStats};
+use dueline_api::{Call, ErrorKind, ErrorReason, Frontend, operation::GetJobStats};
 use dueline_domain::{JobName, StateKind};
 use dueline_executor::Executor;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -148,7 +148,7 @@ fn stalled(counts: &BTreeMap<StateKind, u64>, total: usize, after: Duration) -> 
         done(counts),
         unfinished.join(", ")
     );
-    CliError::new(ErrorKind::Internal, "stalled", message)
+    CliError::new(ErrorKind::Internal, ErrorReason::Stalled, message)
 }
 
 /// The progress bar, hidden unless `is_visible`.

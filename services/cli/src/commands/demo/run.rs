@@ -14,7 +14,7 @@ use clap::Args;
 use dueline_all_in_one::Drained;
 use dueline_all_in_one::Node;
 use dueline_api::{
-    Call, ErrorKind, Frontend,
+    Call, ErrorKind, ErrorReason, Frontend,
     operation::{ListTasks, PutJob, Submit},
 };
 use dueline_domain::TaskId;
@@ -134,7 +134,11 @@ impl Demo {
         let Some(demo) = result? else {
             stopped?;
             let message = "interrupted before every task was done; nothing was verified";
-            return Err(CliError::new(ErrorKind::Deadline, "interrupted", message));
+            return Err(CliError::new(
+                ErrorKind::Deadline,
+                ErrorReason::Interrupted,
+                message,
+            ));
         };
         stopped?;
         if self.keep {
@@ -327,7 +331,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CliError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| CliError::new(ErrorKind::Internal, "panic", error.to_string()))
+    done.map_err(|error| CliError::new(ErrorKind::Internal, ErrorReason::Panic, error.to_string()))
 }
 
 fn print_notes(notes: &[String]) {

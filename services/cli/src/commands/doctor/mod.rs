@@ -12,7 +12,7 @@ mod settings;
 use std::sync::Arc;
 
 use clap::Args;
-use dueline_api::ErrorKind;
+use dueline_api::{ErrorKind, ErrorReason};
 use dueline_backends::{
     QueueAddress, StoreAddress,
     doctor::{self, DoctorContext, Finding, QueueReport, Reach, StoreReport},
@@ -47,8 +47,9 @@ impl Doctor {
         }
         // Settings that contradict each other are findings. Settings that cannot be read end the command.
         let loaded = self.config.load();
-        let loaded = loaded
-            .map_err(|error| CliError::new(ErrorKind::Invalid, "config", error_chain(&error)))?;
+        let loaded = loaded.map_err(|error| {
+            CliError::new(ErrorKind::Invalid, ErrorReason::Config, error_chain(&error))
+        })?;
         let mut findings = settings::check(&loaded);
         let inspection = Box::pin(Inspection::read(context, &loaded, &mut findings)).await?;
         findings.extend(inspection.findings(context, &loaded));

@@ -1,6 +1,6 @@
 //! `dueline schedule next`.
 
-use dueline_api::{ApiError, v1::Time};
+use dueline_api::{ApiError, ErrorReason, v1::Time};
 use dueline_domain::{RuleSpec, Timestamp};
 use dueline_schedule::{Rule, RuleError};
 use serde::Serialize;
@@ -108,6 +108,7 @@ impl Next {
 }
 
 fn invalid(error: &RuleError) -> CliError {
-    let (field, reason) = (error.field().name(), error.reason().name());
+    let field = error.field().name();
+    let reason = ErrorReason::from_name(error.reason().name());
     ApiError::invalid(field, reason, error.message()).into()
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueline_api::{ErrorKind, v1::TaskView};
+use dueline_api::{ErrorKind, ErrorReason, v1::TaskView};
 use dueline_domain::StateKind;
 use tokio::time::Instant;
 
@@ -73,7 +73,11 @@ pub(super) async fn until_ended(
             && started.elapsed() >= timeout
         {
             let message = format!("task {task} is {} after {}", view.state, span(timeout));
-            return Err(CliError::new(ErrorKind::Deadline, "not_ended", message));
+            return Err(CliError::new(
+                ErrorKind::Deadline,
+                ErrorReason::NotEnded,
+                message,
+            ));
         }
         // A server may respond before the long poll ends, for example while it stops. The pause avoids a tight loop.
         let pause = Duration::from_millis(200).min(long_poll);

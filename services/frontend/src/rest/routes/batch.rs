@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError,
+    ApiError, ErrorReason,
     operation::Submit,
     v1::{self, BatchItem, BatchResult, Problem, TaskSubmit},
 };
@@ -54,13 +54,13 @@ async fn submit(
     Query::of(request.uri(), &[])?;
     let body = Body::read_batch(&app, request).await?;
     if is_nothing(&body.bytes) {
-        return Err(nothing("no_task").into());
+        return Err(nothing(ErrorReason::NoTask).into());
     }
     let items = v1::parse_items(&body.bytes, body.ndjson)?;
     let now = app.clock.now();
     let parse = |item: &[u8]| -> Result<NewTask, ApiError> {
         if is_nothing(item) {
-            return Err(nothing("no_task"));
+            return Err(nothing(ErrorReason::NoTask));
         }
         let spec: TaskSubmit = v1::parse(item)?;
         spec.into_task(job.clone(), || app.rng.task_id(now))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use dueline_api::{ApiError, ErrorKind, v1::Problem};
+use dueline_api::{ApiError, ErrorKind, ErrorReason, v1::Problem};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -85,7 +85,7 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     app.health.ready().await.map_err(|why| {
         ApiError::new(
             ErrorKind::Unavailable,
-            "not_ready",
+            ErrorReason::NotReady,
             format!("not ready: {why}"),
         )
     })?;
@@ -103,7 +103,7 @@ async fn ready(State(app): State<Arc<App>>) -> Result<Response, Failure> {
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Failure> {
     let render = app.metrics.as_ref().ok_or_else(|| {
         let message = "this server keeps no metrics";
-        ApiError::new(ErrorKind::NotFound, "no_metrics", message)
+        ApiError::new(ErrorKind::NotFound, ErrorReason::NoMetrics, message)
     })?;
     let mut response = Response::new(render().into());
     response.headers_mut().insert(

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
     v1::{JobList, JobSpec, JobView, Problem, StatsView},
 };
@@ -52,7 +52,7 @@ async fn put(
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
     let call = &body.call;
-    let spec: JobSpec = body.object("no_job")?;
+    let spec: JobSpec = body.object(ErrorReason::NoJob)?;
     let exists = match app.call(call, GetJob { name: name.clone() }).await {
         Ok(_) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     v1::{ExecConfig, HttpConfig, Problem},
 };
 use http::StatusCode;
@@ -76,12 +76,12 @@ pub(super) async fn unknown(request: Request) -> Failure {
     }
     let path: String = path.chars().take(128).collect();
     let message = format!("there is no route '{path}'");
-    ApiError::new(ErrorKind::NotFound, "unknown_route", message).into()
+    ApiError::new(ErrorKind::NotFound, ErrorReason::UnknownRoute, message).into()
 }
 
 /// A route has this path, but not for this method.
 pub(super) async fn wrong_method(request: Request) -> Failure {
     let message = format!("{} is not allowed here", request.method());
-    let error = ApiError::new(ErrorKind::Invalid, "method_not_allowed", message);
+    let error = ApiError::new(ErrorKind::Invalid, ErrorReason::MethodNotAllowed, message);
     Failure::with_status(error, StatusCode::METHOD_NOT_ALLOWED)
 }

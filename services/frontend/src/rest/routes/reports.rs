@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    Action, ApiError, ErrorKind, Report,
+    Action, ApiError, ErrorKind, ErrorReason, Report,
     v1::{Checkpoint, Complete, Extend, Fail, Owned, Problem, ReportedView, Trash},
 };
 use dueline_domain::{Token, WriteId};
@@ -59,7 +59,7 @@ async fn report<T: DeserializeOwned>(
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(app, request).await?;
-    let (token, named, action) = read(body.object("no_body")?)?;
+    let (token, named, action) = read(body.object(ErrorReason::NoBody)?)?;
     let named = named.unwrap_or_else(|| app.rng.write_id());
     let report = Report {
         job,
@@ -72,7 +72,11 @@ async fn report<T: DeserializeOwned>(
     let answer = work.report(vec![report]).await.pop();
     let reported = answer.unwrap_or_else(|| {
         let message = "the status controller gave no answer";
-        Err(ApiError::new(ErrorKind::Internal, "no_answer", message))
+        Err(ApiError::new(
+            ErrorKind::Internal,
+            ErrorReason::NoAnswer,
+            message,
+        ))
     })?;
     Ok(json(StatusCode::OK, &ReportedView::from(reported))?)
 }

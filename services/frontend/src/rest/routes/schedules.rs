@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
+    ErrorReason,
     operation::{
         BackfillSchedule, DeleteSchedule, GetSchedule, ListSchedules, PauseSchedule, PutSchedule,
         ShownSchedule, TriggerSchedule,
@@ -60,7 +61,7 @@ async fn put(
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let spec: ScheduleSpec = body.object("no_schedule")?;
+    let spec: ScheduleSpec = body.object(ErrorReason::NoSchedule)?;
     let spec = spec.into_spec(&job)?;
     show(
         app.call(&body.call, PutSchedule { job, name, spec })
@@ -249,7 +250,7 @@ async fn backfill(
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let RangeView { from, to } = body.object("no_range")?;
+    let RangeView { from, to } = body.object(ErrorReason::NoRange)?;
     let backfill = BackfillSchedule {
         job,
         name,

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    Call,
+    Call, ErrorReason,
     operation::{Cancel, GetFamily, GetJob, GetTask, Modify, Redrive},
     v1::{CancelRequest, FamilyView, Problem, TaskChange, TaskView},
 };
@@ -119,7 +119,7 @@ async fn modify(
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
     let call = &body.call;
-    let change: TaskChange = body.object("no_change")?;
+    let change: TaskChange = body.object(ErrorReason::NoChange)?;
     let change = change.into_modification(app.clock.now())?;
     let task = app.call(call, Modify { job, id, change }).await?;
     show(&app, call, &task).await

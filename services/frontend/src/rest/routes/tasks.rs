@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     operation::{GetJob, GetTask, ListTasks, Submit},
     v1::{Problem, SubmittedView, TaskPage, TaskSubmit, TaskView},
 };
@@ -51,13 +51,17 @@ async fn submit(
     let wait = Query::of(request.uri(), &["wait"])?.wait()?;
     let body = Body::read(&app, request).await?;
     let call = &body.call;
-    let spec: TaskSubmit = body.object("no_task")?;
+    let spec: TaskSubmit = body.object(ErrorReason::NoTask)?;
     let task = spec.into_task(job, || app.rng.task_id(app.clock.now()))?;
     let tasks = vec![task];
     let answer = app.call(call, Submit { tasks }).await?.pop();
     let submitted = answer.unwrap_or_else(|| {
         let message = "the store gave no answer";
-        Err(ApiError::new(ErrorKind::Internal, "no_answer", message))
+        Err(ApiError::new(
+            ErrorKind::Internal,
+            ErrorReason::NoAnswer,
+            message,
+        ))
     })?;
 
     let status = if submitted.existed {

@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
+    ErrorReason,
     operation::ListWorkers,
     v1::{AliveView, Problem, WorkerList, WorkerRegistration},
 };
@@ -40,7 +41,7 @@ async fn alive(State(app): State<Arc<App>>, request: Request) -> Result<Response
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let registration: WorkerRegistration = body.object("no_body")?;
+    let registration: WorkerRegistration = body.object(ErrorReason::NoBody)?;
     let alive = work.register_worker(registration.try_into()?).await?;
     Ok(json(StatusCode::OK, &AliveView::from(alive))?)
 }

@@ -3,7 +3,7 @@
 use prost::Message;
 
 use crate::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     grpc::{
         convert::bad_answer,
         message::{CHUNK_BYTES_MAX, ENTRY_BYTES_MAX},
@@ -93,7 +93,11 @@ where
 
 /// The server left something out that every answer holds.
 pub(crate) fn missing() -> ApiError {
-    bad_answer(&ApiError::invalid("answer", "missing", "is incomplete"))
+    bad_answer(&ApiError::invalid(
+        "answer",
+        ErrorReason::Missing,
+        "is incomplete",
+    ))
 }
 
 /// The same error for each entry.
@@ -110,7 +114,7 @@ fn whole_failure<A>(answers: &[Result<A, ApiError>]) -> Option<ApiError> {
 
 fn not_sent<A>(len: usize, error: &ApiError) -> Vec<Result<A, ApiError>> {
     let text = format!("not sent after an earlier part of the batch had failed: {error}");
-    let mut later = ApiError::new(ErrorKind::Unavailable, "not_sent", text);
+    let mut later = ApiError::new(ErrorKind::Unavailable, ErrorReason::NotSent, text);
     if let Some(after) = error.retry_after() {
         later = later.with_retry_after(after);
     }
@@ -119,7 +123,7 @@ fn not_sent<A>(len: usize, error: &ApiError) -> Vec<Result<A, ApiError>> {
 
 fn too_large(bytes: usize) -> ApiError {
     let text = format!("makes an entry of {bytes} bytes; at most {ENTRY_BYTES_MAX} are sent");
-    ApiError::invalid("payload", "too_large", text)
+    ApiError::invalid("payload", ErrorReason::TooLarge, text)
 }
 
 #[cfg(test)]
@@ -161,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn after_a_lost_part_the_rest_surely_took_no_effect() {
         let mut sent = 0;
-        let lost = ApiError::new(ErrorKind::Deadline, "answer_lost", "gone");
+        let lost = ApiError::new(ErrorKind::Deadline, ErrorReason::AnswerLost, "gone");
         let answers: Vec<Result<(), _>> = send_in_chunks(entries(&[1, 1, 1]), 2, |chunk| {
             sent += 1;
             let answers = vec_of(chunk.len(), &lost);

@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use tonic::{Code, ConnectError, Status};
 
-use crate::{ApiError, ErrorKind, grpc::convert::error_in_status};
+use crate::{ApiError, ErrorKind, ErrorReason, grpc::convert::error_in_status};
 
 /// When to try again after the server could not be reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -26,10 +26,11 @@ pub(super) fn call_failed(status: &Status, effect: Effect) -> ApiError {
     if is_transport(status) {
         return if effect == Effect::Writes && !is_before_sending(status) {
             let text = format!("lost the connection to the server: {}", chain(status));
-            new(ErrorKind::Deadline, "answer_lost", text).with_retry_after(RETRY_AFTER)
+            new(ErrorKind::Deadline, ErrorReason::AnswerLost, text).with_retry_after(RETRY_AFTER)
         } else {
             let text = format!("server cannot be reached: {}", chain(status));
-            new(ErrorKind::Unavailable, "unreachable", text).with_retry_after(RETRY_AFTER)
+            new(ErrorKind::Unavailable, ErrorReason::Unreachable, text)
+                .with_retry_after(RETRY_AFTER)
         };
     }
     foreign(status, effect)
@@ -41,7 +42,7 @@ pub(super) fn no_answer(patience: Duration) -> ApiError {
         "no answer from the server within {} ms",
         patience.as_millis()
     );
-    new(ErrorKind::Deadline, "no_answer", text)
+    new(ErrorKind::Deadline, ErrorReason::NoAnswer, text)
 }
 
 /// A status without an error of ours in it: made by the framework or by something on the way.
@@ -52,27 +53,30 @@ fn foreign(status: &Status, effect: Effect) -> ApiError {
         status.message().to_owned()
     };
     match status.code() {
-        Code::InvalidArgument => new(ErrorKind::Invalid, "refused", text),
+        Code::InvalidArgument => new(ErrorKind::Invalid, ErrorReason::Refused, text),
         Code::Unimplemented => {
             let text = format!("this server does not offer this call: {text}");
-            new(ErrorKind::Invalid, "not_offered", text)
+            new(ErrorKind::Invalid, ErrorReason::NotOffered, text)
         }
-        Code::PermissionDenied | Code::Unauthenticated => new(ErrorKind::Denied, "denied", text),
-        Code::NotFound => new(ErrorKind::NotFound, "not_found", text),
+        Code::PermissionDenied | Code::Unauthenticated => {
+            new(ErrorKind::Denied, ErrorReason::Denied, text)
+        }
+        Code::NotFound => new(ErrorKind::NotFound, ErrorReason::NotFound, text),
         Code::AlreadyExists | Code::FailedPrecondition | Code::Aborted => {
-            new(ErrorKind::Conflict, "conflict", text)
+            new(ErrorKind::Conflict, ErrorReason::Conflict, text)
         }
-        Code::OutOfRange => new(ErrorKind::TooLarge, "too_large", text),
-        Code::ResourceExhausted => new(ErrorKind::RateLimited, "overloaded", text),
+        Code::OutOfRange => new(ErrorKind::TooLarge, ErrorReason::TooLarge, text),
+        Code::ResourceExhausted => new(ErrorKind::RateLimited, ErrorReason::Overloaded, text),
         // Something on the way may have answered in the server's place, with the call on the server's side.
         Code::Unavailable if effect == Effect::Reads => {
-            new(ErrorKind::Unavailable, "unavailable", text).with_retry_after(RETRY_AFTER)
+            new(ErrorKind::Unavailable, ErrorReason::Unavailable, text)
+                .with_retry_after(RETRY_AFTER)
         }
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
-            new(ErrorKind::Deadline, "answer_lost", text).with_retry_after(RETRY_AFTER)
+            new(ErrorKind::Deadline, ErrorReason::AnswerLost, text).with_retry_after(RETRY_AFTER)
         }
         Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => {
-            new(ErrorKind::Internal, "internal", text)
+            new(ErrorKind::Internal, ErrorReason::Internal, text)
         }
     }
 }
@@ -103,7 +107,7 @@ fn chain(status: &Status) -> String {
     texts.join(": ")
 }
 
-fn new(kind: ErrorKind, reason: &'static str, message: String) -> ApiError {
+fn new(kind: ErrorKind, reason: ErrorReason, message: String) -> ApiError {
     ApiError::new(kind, reason, message)
 }
 
@@ -137,9 +141,13 @@ mod tests {
     #[test]
     fn every_kind_of_error_survives_its_way_through_a_status() {
         for kind in ErrorKind::ALL {
-            let error = ApiError::new(kind, "some_reason", "größer als erlaubt")
-                .with_field("payload")
-                .with_retry_after(Duration::from_millis(1_500));
+            let error = ApiError::new(
+                kind,
+                ErrorReason::from_name("some_reason"),
+                "größer als erlaubt",
+            )
+            .with_field("payload")
+            .with_retry_after(Duration::from_millis(1_500));
             let status = Status::from(error.clone());
             assert_eq!(call_failed(&status, Effect::Writes), error);
         }

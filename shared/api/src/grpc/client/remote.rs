@@ -11,7 +11,7 @@ use super::{
     ControllerClient, FrontendClient, QueueClient, StatusControllerClient,
     errors::{Effect, call_failed, no_answer},
 };
-use crate::{ApiError, StatusControllerFailover};
+use crate::{ApiError, ErrorReason, StatusControllerFailover};
 
 /// Bytes that may be under way of one answer before the reader confirms some. The protocol's default of 64 KiB would
 /// cost a round trip for each quarter of a large payload.
@@ -62,7 +62,7 @@ impl Remote {
     pub fn with(uri: &str, options: RemoteOptions) -> Result<Self, ApiError> {
         let bad = |error: &dyn std::fmt::Display| {
             let text = format!("'{uri}' is no address of a server: {error}");
-            ApiError::invalid("uri", "bad_uri", text)
+            ApiError::invalid("uri", ErrorReason::BadUri, text)
         };
         let parsed: http::Uri = uri.parse().map_err(|error| bad(&error))?;
         if parsed.scheme_str() != Some("http") || parsed.host().is_none() {

@@ -6,7 +6,7 @@ use dueline_domain::{
     Children, FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind, TaskEnd, TriggerOn,
 };
 
-use crate::{ApiError, ErrorKind, grpc::proto};
+use crate::{ApiError, ErrorKind, ErrorReason, grpc::proto};
 
 /// The value of an enum's number.
 fn known<E: TryFrom<i32>>(field: &'static str, number: i32) -> Result<E, ApiError> {
@@ -15,7 +15,7 @@ fn known<E: TryFrom<i32>>(field: &'static str, number: i32) -> Result<E, ApiErro
 
 fn unknown(field: &'static str, value: impl fmt::Display) -> ApiError {
     let text = format!("{value} is not a value that this version knows");
-    ApiError::invalid(field, "invalid_value", text)
+    ApiError::invalid(field, ErrorReason::InvalidValue, text)
 }
 
 macro_rules! enums {

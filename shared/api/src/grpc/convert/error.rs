@@ -8,10 +8,7 @@ use prost::Message as _;
 use tonic::Code;
 
 use super::{enums, field};
-use crate::{ApiError, ErrorKind, grpc::proto};
-
-/// Reason of an answer that makes no sense.
-const BAD_ANSWER: &str = "bad_answer";
+use crate::{ApiError, ErrorKind, ErrorReason, grpc::proto};
 
 /// Most bytes of the text that travels in the clear: headers are small, and the whole text is in the details.
 const STATUS_TEXT_BYTES_MAX: usize = 512;
@@ -44,7 +41,7 @@ impl From<&ApiError> for proto::ApiError {
         let short = limits().text_bytes_max;
         Self {
             kind: proto::ErrorKind::from(error.kind()).into(),
-            reason: truncate_text(error.reason(), short).to_owned(),
+            reason: truncate_text(error.reason().name(), short).to_owned(),
             message: truncate_text(error.message(), max).to_owned(),
             field: error
                 .field()
@@ -67,7 +64,7 @@ impl From<ApiError> for proto::ApiError {
 impl From<proto::ApiError> for ApiError {
     fn from(error: proto::ApiError) -> Self {
         let kind = enums::error_kind("kind", error.kind).unwrap_or(ErrorKind::Internal);
-        let mut read = Self::new(kind, error.reason, error.message)
+        let mut read = Self::new(kind, ErrorReason::from_name(&error.reason), error.message)
             .with_owner(error.owner.and_then(|owner| WorkerId::parse(&owner).ok()));
         if let Some(field) = error.field {
             read = read.with_field(field);
@@ -118,7 +115,7 @@ pub fn error_in_status(status: &tonic::Status) -> Option<ApiError> {
 /// which field it was, but it is no fault of the caller's.
 pub(crate) fn bad_answer(error: &ApiError) -> ApiError {
     let text = format!("the server's answer makes no sense: {error}");
-    ApiError::new(ErrorKind::Internal, BAD_ANSWER, text)
+    ApiError::new(ErrorKind::Internal, ErrorReason::BadAnswer, text)
 }
 
 /// The code that stands for a kind.

@@ -9,18 +9,19 @@ use dueline_domain::{
 };
 
 pub(crate) use crate::check::field::*;
-use crate::{ApiError, check};
+use crate::{ApiError, ErrorReason, check};
 
 pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, ApiError> {
-    value.ok_or_else(|| ApiError::invalid(field, "missing_field", "is missing"))
+    value.ok_or_else(|| ApiError::invalid(field, ErrorReason::MissingField, "is missing"))
 }
 
 pub(crate) fn job_name(field: &'static str, text: &str) -> Result<JobName, ApiError> {
-    JobName::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
+    JobName::parse(text).map_err(|error| ApiError::invalid(field, ErrorReason::InvalidName, error))
 }
 
 pub(crate) fn schedule_name(field: &'static str, text: &str) -> Result<ScheduleName, ApiError> {
-    ScheduleName::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
+    ScheduleName::parse(text)
+        .map_err(|error| ApiError::invalid(field, ErrorReason::InvalidName, error))
 }
 
 pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<JobName>, ApiError> {
@@ -29,21 +30,22 @@ pub(crate) fn job_names(field: &'static str, names: &[String]) -> Result<Vec<Job
 }
 
 pub(crate) fn worker_id(field: &'static str, text: &str) -> Result<WorkerId, ApiError> {
-    WorkerId::parse(text).map_err(|error| ApiError::invalid(field, "invalid_name", error))
+    WorkerId::parse(text).map_err(|error| ApiError::invalid(field, ErrorReason::InvalidName, error))
 }
 
 pub(crate) fn token(field: &'static str, number: u64) -> Result<Token, ApiError> {
     Token::from_stored(number.cast_signed())
-        .ok_or_else(|| ApiError::invalid(field, "missing_field", "must not be 0"))
+        .ok_or_else(|| ApiError::invalid(field, ErrorReason::MissingField, "must not be 0"))
 }
 
 pub(crate) fn write_id(field: &'static str, number: u64) -> Result<WriteId, ApiError> {
     WriteId::from_stored(number.cast_signed())
-        .ok_or_else(|| ApiError::invalid(field, "missing_field", "must not be 0"))
+        .ok_or_else(|| ApiError::invalid(field, ErrorReason::MissingField, "must not be 0"))
 }
 
 pub(crate) fn timestamp(field: &'static str, millis: i64) -> Result<Timestamp, ApiError> {
-    Timestamp::from_millis(millis).map_err(|error| ApiError::invalid(field, "invalid_value", error))
+    Timestamp::from_millis(millis)
+        .map_err(|error| ApiError::invalid(field, ErrorReason::InvalidValue, error))
 }
 
 pub(crate) fn timestamp_opt(
@@ -55,11 +57,12 @@ pub(crate) fn timestamp_opt(
 
 pub(crate) fn priority(field: &'static str, number: i32) -> Result<Priority, ApiError> {
     Priority::new(number.into())
-        .map_err(|error| ApiError::invalid(field, "invalid_priority", error))
+        .map_err(|error| ApiError::invalid(field, ErrorReason::InvalidPriority, error))
 }
 
 pub(crate) fn weight(field: &'static str, number: u32) -> Result<Weight, ApiError> {
-    Weight::new(number.into()).map_err(|error| ApiError::invalid(field, "invalid_weight", error))
+    Weight::new(number.into())
+        .map_err(|error| ApiError::invalid(field, ErrorReason::InvalidWeight, error))
 }
 
 /// A payload, checkpoint or result.
@@ -73,7 +76,7 @@ pub(crate) fn batch(field: &'static str, len: usize) -> Result<(), ApiError> {
     let len_max = limits().batch_len_max;
     if len > len_max {
         let text = format!("has {len} entries; at most {len_max} are allowed");
-        return Err(ApiError::invalid(field, "too_many", text));
+        return Err(ApiError::invalid(field, ErrorReason::TooMany, text));
     }
     Ok(())
 }
@@ -106,7 +109,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 pub(crate) fn size(field: &'static str, bytes: usize, bytes_max: usize) -> Result<(), ApiError> {
     if bytes > bytes_max {
         let text = format!("has {bytes} bytes; at most {bytes_max} are allowed");
-        return Err(ApiError::invalid(field, "too_long", text));
+        return Err(ApiError::invalid(field, ErrorReason::TooLong, text));
     }
     Ok(())
 }

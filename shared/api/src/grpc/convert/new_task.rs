@@ -8,7 +8,7 @@ use dueline_domain::{
 
 use super::{enums, field};
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     grpc::proto,
     operation::Submitted,
     v1::{BackoffSpec, overrides},
@@ -63,7 +63,7 @@ fn due(run_at_ms: Option<i64>, delay_ms: Option<u64>) -> Result<Due, ApiError> {
     match (run_at_ms, delay_ms) {
         (Some(_), Some(_)) => {
             let text = "give only one of run_at and delay_ms";
-            Err(ApiError::invalid("run_at", "ambiguous", text))
+            Err(ApiError::invalid("run_at", ErrorReason::Ambiguous, text))
         }
         (Some(millis), None) => Ok(Due::At(field::timestamp("run_at", millis)?)),
         (None, Some(millis)) => Ok(Due::After(Duration::from_millis(millis))),

@@ -7,7 +7,7 @@ use dueline_ports::{Delivery, QueueError, Receipt};
 
 use super::field;
 use crate::{
-    ApiError, ErrorKind,
+    ApiError, ErrorKind, ErrorReason,
     grpc::proto::{self, receipt::Name},
 };
 
@@ -73,8 +73,8 @@ pub(crate) fn queue_error(error: &ApiError, job: &JobName) -> QueueError {
     let bare = |prefix| Arc::from(message.strip_prefix(prefix).unwrap_or(message));
     match (error.kind(), error.reason()) {
         (ErrorKind::NotFound, _) => QueueError::NotFound(job.clone()),
-        (_, "queue_full") => QueueError::Full(job.clone()),
-        (_, "queue_throttled") | (ErrorKind::RateLimited, _) => QueueError::Throttled,
+        (_, ErrorReason::QueueFull) => QueueError::Full(job.clone()),
+        (_, ErrorReason::QueueThrottled) | (ErrorKind::RateLimited, _) => QueueError::Throttled,
         (ErrorKind::Unavailable | ErrorKind::Deadline | ErrorKind::Internal, _) => {
             QueueError::Unavailable(bare("queue is unavailable: "))
         }

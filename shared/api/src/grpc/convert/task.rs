@@ -9,7 +9,7 @@ use dueline_domain::{
 
 use super::{enums, field};
 use crate::{
-    ApiError,
+    ApiError, ErrorReason,
     grpc::proto::{self, task::State as Wire},
 };
 
@@ -170,7 +170,7 @@ impl TryFrom<Wire> for State {
                 StateKind::Dropped => Self::Dropped,
                 kind => {
                     let text = format!("{kind} is not a final state");
-                    return Err(ApiError::invalid("task.ended", "bad_state", text));
+                    return Err(ApiError::invalid("task.ended", ErrorReason::BadState, text));
                 }
             },
         })
@@ -215,7 +215,8 @@ impl TryFrom<proto::Owed> for Owed {
 
     fn try_from(owed: proto::Owed) -> Result<Self, ApiError> {
         let effect = |name: &String| {
-            let unknown = || ApiError::invalid("task.owed.effects", "unknown_effect", name);
+            let unknown =
+                || ApiError::invalid("task.owed.effects", ErrorReason::UnknownEffect, name);
             Effect::from_name(name).ok_or_else(unknown)
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 //! Batches whose entries succeed or fail one by one.
 
-use crate::{ApiError, ErrorKind};
+use crate::{ApiError, ErrorKind, ErrorReason};
 
 /// Parses the entries, calls the service with the good ones, and puts all answers into the order of the entries.
 pub(crate) async fn each<W, D, A, F>(
@@ -38,7 +38,7 @@ where
 /// The service answered fewer entries than it was asked; that is a fault of its own.
 fn no_answer() -> ApiError {
     let text = "the service gave no answer for this entry";
-    ApiError::new(ErrorKind::Internal, "answer_missing", text)
+    ApiError::new(ErrorKind::Internal, ErrorReason::AnswerMissing, text)
 }
 
 #[cfg(test)]
@@ -51,7 +51,11 @@ mod tests {
         type Error = ApiError;
         fn try_from(number: u32) -> Result<Self, ApiError> {
             if number % 2 == 1 {
-                return Err(ApiError::invalid("number", "odd", "is odd"));
+                return Err(ApiError::invalid(
+                    "number",
+                    ErrorReason::InvalidValue,
+                    "is odd",
+                ));
             }
             Ok(Self(number))
         }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
-    Action, ApiError, Assignment, Controller, PollRequest, Report,
+    Action, ApiError, Assignment, Controller, ErrorReason, PollRequest, Report,
     grpc::{convert::field, message::ASSIGNMENTS_MAX, proto},
 };
 
@@ -119,7 +119,7 @@ where
         if let Some(room) = &self.room {
             if next.worker != room.worker {
                 let text = "must be the same on the whole stream";
-                return Err(ApiError::invalid("next.worker", "changed", text));
+                return Err(ApiError::invalid("next.worker", ErrorReason::Changed, text));
             }
             next.tasks_max = next.tasks_max.saturating_add(room.tasks_max);
             next.weight_max = next.weight_max.saturating_add(room.weight_max);
@@ -184,7 +184,11 @@ impl Unconfirmed {
             .ok()
             .filter(|fresh| *fresh <= self.tasks.len())
             .ok_or_else(|| {
-                ApiError::invalid("received", "too_many", "is more than were ever sent")
+                ApiError::invalid(
+                    "received",
+                    ErrorReason::TooMany,
+                    "is more than were ever sent",
+                )
             })?;
         self.tasks.drain(..fresh);
         self.confirmed = self.confirmed.max(received);
@@ -208,7 +212,7 @@ impl Drop for Unconfirmed {
                         && !error.is_lost()
                     {
                         tracing::warn!(
-                            error.reason = error.reason(),
+                            error.reason = %error.reason(),
                             "failed to return an undelivered task before its claim lapses: {error}"
                         );
                     }

@@ -7,7 +7,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
-use crate::{ApiError, ErrorKind, v1::Problem};
+use crate::{ApiError, ErrorKind, ErrorReason, v1::Problem};
 
 const GRPC: &str = "application/grpc";
 
@@ -16,13 +16,13 @@ const GRPC: &str = "application/grpc";
 pub(super) async fn middleware(request: Request, next: Next) -> Response {
     if request.version() != Version::HTTP_2 {
         let message = "gRPC needs HTTP/2; REST under /v1 answers HTTP/1.1";
-        return refuse(StatusCode::BAD_REQUEST, "http2_required", message);
+        return refuse(StatusCode::BAD_REQUEST, ErrorReason::Http2Required, message);
     }
     if !is_grpc_request(request.headers()) {
         let message = "gRPC needs a content type of application/grpc";
         return refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "unsupported_media_type",
+            ErrorReason::UnsupportedMediaType,
             message,
         );
     }
@@ -30,7 +30,7 @@ pub(super) async fn middleware(request: Request, next: Next) -> Response {
     match is_undecodable(&response) {
         true => {
             let message = "the bytes of the call are no message of its type";
-            let error = ApiError::new(ErrorKind::Invalid, "malformed_message", message);
+            let error = ApiError::new(ErrorKind::Invalid, ErrorReason::MalformedMessage, message);
             super::error_response(error).into_response()
         }
         false => response,
@@ -58,7 +58,7 @@ fn is_grpc(content_type: &HeaderValue) -> bool {
         && matches!(text.as_bytes().get(GRPC.len()), None | Some(b'+' | b';'))
 }
 
-fn refuse(status: StatusCode, reason: &'static str, message: &str) -> Response {
+fn refuse(status: StatusCode, reason: ErrorReason, message: &str) -> Response {
     let error = ApiError::new(ErrorKind::Invalid, reason, message);
     let problem = Problem::from(&error).with_status(status.as_u16());
     // A problem is made of texts and numbers, which cannot fail to be written.
