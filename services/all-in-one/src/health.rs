@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dueline_api::Ready;
 use dueline_backends::OpenedStore;
 use dueline_executor::Executor;
 use dueline_frontend::{Health, StoreConnection};
@@ -19,7 +20,6 @@ pub(crate) struct NodeHealth {
     pub(crate) executors: Vec<Arc<Executor>>,
 }
 
-#[async_trait]
 impl Health for NodeHealth {
     fn durability(&self) -> Option<String> {
         let store = self.store.as_ref()?;
@@ -41,7 +41,10 @@ impl Health for NodeHealth {
             .map(|fault| format!("this host cannot run tasks now: {fault}"))
             .collect()
     }
+}
 
+#[async_trait]
+impl Ready for NodeHealth {
     async fn ready(&self) -> Result<(), String> {
         // Not ready from the first stage on, so that callers turn to other processes before the services end.
         if self.stopping.is_intake_stopped() {

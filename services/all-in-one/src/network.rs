@@ -15,19 +15,21 @@ impl RunningServices {
     pub(crate) fn listen(
         &mut self,
         port: BoundPort,
-        services: grpc::Services,
+        mut services: grpc::Services,
         store: Option<Arc<OpenedStore>>,
         metrics: Option<MetricsText>,
     ) {
+        let health = Arc::new(NodeHealth {
+            services: self.services.clone(),
+            stopping: self.stop_workers.clone(),
+            store,
+            executors: self.executors.clone(),
+        });
+        services.ready = Some(health.clone());
         let router = dueline_frontend::router(RouterDeps {
             frontend: services.frontend.clone(),
             work: services.work.clone(),
-            health: Arc::new(NodeHealth {
-                services: self.services.clone(),
-                stopping: self.stop_workers.clone(),
-                store,
-                executors: self.executors.clone(),
-            }),
+            health,
             clock: Arc::new(SystemClock),
             rng: Arc::new(SystemRng),
             metrics,

@@ -70,6 +70,7 @@ impl Node {
                 .then(|| status.clone() as Arc<dyn StatusController>),
             work: has(Role::Controller).then(|| controller.clone() as Arc<dyn Controller>),
             queue: has(Role::StatusController).then(|| deps.queue.queue.clone()),
+            ready: None,
             default_policy: config.default_policy,
         };
 

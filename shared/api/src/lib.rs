@@ -16,7 +16,7 @@ pub use error::{ApiError, ErrorKind};
 pub use error_reason::ErrorReason;
 pub use operation::{Callable, Frontend, Operation};
 pub use services::{
-    Action, Assignment, Controller, Dispatch, PollRequest, Registered, Registration, Report,
+    Action, Assignment, Controller, Dispatch, PollRequest, Ready, Registered, Registration, Report,
     ReportAck, Reservation, ServedJob, StatusController,
 };
 pub use status_failover::StatusControllerFailover;

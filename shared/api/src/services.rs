@@ -46,6 +46,13 @@ pub trait StatusController: Send + Sync + 'static {
     async fn jobs(&self) -> Result<Vec<ServedJob>, ApiError>;
 }
 
+/// Whether a process can serve calls, for load balancers and supervisors.
+#[async_trait]
+pub trait Ready: Send + Sync + 'static {
+    /// An error says why it cannot, for people.
+    async fn ready(&self) -> Result<(), String>;
+}
+
 /// What a controller needs to know of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedJob {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
+use dueline_api::Ready;
 
 /// A change of the connection to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +14,7 @@ pub struct StoreConnection {
 }
 
 /// The health of the process, for load balancers and people.
-#[async_trait]
-pub trait Health: Send + Sync + 'static {
+pub trait Health: Ready {
     /// What an acknowledged write has survived, in words: the durability setting of the store, where there is one.
     fn durability(&self) -> Option<String>;
 
@@ -28,7 +27,4 @@ pub trait Health: Send + Sync + 'static {
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
-
-    /// Whether calls can be served now, or why not.
-    async fn ready(&self) -> Result<(), String>;
 }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use dueline_api::{
-    Action, ApiError, Assignment, Controller, Frontend, PollRequest, Registered, Registration,
-    Report, ReportAck,
+    Action, ApiError, Assignment, Controller, Frontend, PollRequest, Ready, Registered,
+    Registration, Report, ReportAck,
 };
 use dueline_domain::{Claim, Event, JobName, Policy, Timestamp, WorkerId};
 use dueline_frontend::{FrontendDeps, FrontendService, Health, RestLimits, RouterDeps, router};
@@ -253,12 +253,14 @@ pub(crate) async fn call(
 
 struct Healthy;
 
-#[async_trait]
 impl Health for Healthy {
     fn durability(&self) -> Option<String> {
         Some("memory only".to_owned())
     }
+}
 
+#[async_trait]
+impl Ready for Healthy {
     async fn ready(&self) -> Result<(), String> {
         Ok(())
     }

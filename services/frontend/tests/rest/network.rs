@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use dueline_api::Ready;
 use dueline_frontend::{Health, RestLimits, RouterDeps, router, serve};
 use dueline_ports::fakes::SeededRng;
 use dueline_runtime::{Shutdown, TaskGroup};
@@ -85,12 +86,14 @@ async fn calls_are_answered_until_the_shutdown_and_foreign_hosts_are_not() {
 /// Never ready; notifies when it was asked.
 struct NeverReady(Arc<Notify>);
 
-#[async_trait]
 impl Health for NeverReady {
     fn durability(&self) -> Option<String> {
         Some(String::new())
     }
+}
 
+#[async_trait]
+impl Ready for NeverReady {
     async fn ready(&self) -> Result<(), String> {
         self.0.notify_one();
         std::future::pending().await

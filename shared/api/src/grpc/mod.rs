@@ -30,4 +30,7 @@ pub mod proto {
     #![allow(missing_docs, unreachable_pub, clippy::all)]
     #![allow(rustdoc::invalid_html_tags, rustdoc::bare_urls)]
     tonic::include_proto!("dueline.v1");
+
+    /// The protocol itself, for the reflection service.
+    pub const DESCRIPTORS: &[u8] = tonic::include_file_descriptor_set!("dueline.v1");
 }

@@ -4,6 +4,7 @@ mod controller;
 mod errors;
 mod fakes;
 mod frontend;
+mod health;
 mod lost;
 mod queue;
 mod server;

@@ -6,6 +6,7 @@
 mod answer;
 mod batch;
 mod frontend;
+mod health;
 mod queue;
 mod status;
 mod stream;
@@ -31,7 +32,7 @@ use super::{
     message::MESSAGE_BYTES_MAX,
     proto::{controller_server, frontend_server, queue_server, status_controller_server},
 };
-use crate::{Controller, Frontend, StatusController};
+use crate::{Controller, Frontend, Ready, StatusController};
 
 /// What one port offers.
 #[derive(Clone, Default)]
@@ -44,6 +45,8 @@ pub struct Services {
     pub work: Option<Arc<dyn Controller>>,
     /// For controllers on other hosts.
     pub queue: Option<Arc<dyn TaskQueue>>,
+    /// Answers the standard health service. Without it the services that are offered are always ready.
+    pub ready: Option<Arc<dyn Ready>>,
     /// What a job that a client puts does not set.
     pub default_policy: Policy,
 }
@@ -67,6 +70,7 @@ pub fn routes(services: Services, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>) -> R
         };
     }
     let routes = Routes::from(axum::Router::new());
+    let routes = health::add(routes, &services);
     let default_policy = services.default_policy;
     let frontend = services
         .frontend
