@@ -112,7 +112,7 @@ fn a_demo_over_odd_files_succeeds_changes_no_input_and_removes_its_folder() {
     assert_eq!(
         output.summary(),
         json!({"files": FILES, "tasks": FILES, "succeeded": FILES, "failed": 0, "retried": FILES / 10,
-               "mismatches": 0})
+               "mismatches": 0, "steps": 3, "firings": 3})
     );
     assert_eq!(output.stdout.lines().count(), 1);
     assert!(
@@ -148,7 +148,7 @@ fn a_command_with_wrong_results_is_a_mismatch() {
     assert_eq!(output.code, Some(8), "{}{}", output.stdout, output.stderr);
     for part in [
         "the task returned '0000'",
-        "verified   20 mismatches",
+        "verified   21 mismatches",
         "line\\nbreak ",
     ] {
         assert!(
@@ -164,7 +164,7 @@ fn a_command_with_wrong_results_is_a_mismatch() {
     let summary = output.summary();
     assert_eq!(
         (&summary["succeeded"], &summary["mismatches"]),
-        (&json!(FILES), &json!(20))
+        (&json!(FILES), &json!(21))
     );
 }
 
@@ -197,6 +197,12 @@ fn the_text_output_is_a_table_and_keep_preserves_the_store() {
         "{}",
         output.stdout
     );
+    for part in [
+        "3 steps succeeded, each after the one before it",
+        "3 firings, a second apart",
+    ] {
+        assert!(output.stdout.contains(part), "{part}: {}", output.stdout);
+    }
     assert!(
         output
             .stdout

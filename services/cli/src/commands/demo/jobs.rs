@@ -60,7 +60,7 @@ const FAIL_ONCE: &str = r#"if [ -n "$marker" ] && [ ! -e "$marker" ]; then : > "
 /// at the end, which `$(…)` would remove.
 const READ_PATH: &str = r#"file=$(cat; printf x); file=${file%x}
 "#;
-const CHECKSUM: &str = r#"if command -v sha256sum >/dev/null 2>&1; then sum=$(sha256sum < "$file"); else sum=$(shasum -a 256 < "$file"); fi
+pub(super) const CHECKSUM: &str = r#"if command -v sha256sum >/dev/null 2>&1; then sum=$(sha256sum < "$file"); else sum=$(shasum -a 256 < "$file"); fi
 printf '%s\n' "${sum%% *}"
 "#;
 /// The output is written to a temporary file and renamed, so that a killed run leaves no partial output. `gzip` reads
@@ -90,23 +90,20 @@ pub fn jobs(receiver: &str, run_timeout: Duration) -> anyhow::Result<Vec<Job>> {
 }
 
 fn job(kind: DemoKind, receiver: &str, run_timeout: Duration) -> anyhow::Result<Job> {
-    let (handler, config) = match script(kind) {
-        Some(script) => (
-            "exec",
-            serde_json::json!({ "command": ["sh", "-c", script] }),
-        ),
-        None => (
-            "http",
-            serde_json::json!({ "url": receiver, "method": "POST" }),
-        ),
+    let handler = match script(kind) {
+        Some(script) => exec(&script),
+        None => {
+            let config = serde_json::json!({ "url": receiver, "method": "POST" });
+            Handler {
+                kind: "http".into(),
+                config: config.to_string().into(),
+            }
+        }
     };
     Ok(Job {
         name: JobName::parse(kind.job_name())?,
         info: kind.info().into(),
-        handler: Handler {
-            kind: handler.into(),
-            config: config.to_string().into(),
-        },
+        handler,
         policy: Policy {
             retry: quick_retries()?,
             run_timeout: Some(run_timeout),
@@ -120,8 +117,17 @@ fn job(kind: DemoKind, receiver: &str, run_timeout: Duration) -> anyhow::Result<
     })
 }
 
+/// Runs a shell script.
+pub(super) fn exec(script: &str) -> Handler {
+    let config = serde_json::json!({ "command": ["sh", "-c", script] });
+    Handler {
+        kind: "exec".into(),
+        config: config.to_string().into(),
+    }
+}
+
 /// Short backoffs for every class of failures, so that a demo does not take minutes.
-fn quick_retries() -> Result<RetryPolicy, BackoffError> {
+pub(super) fn quick_retries() -> Result<RetryPolicy, BackoffError> {
     let backoff = Backoff::new(Duration::from_millis(200), 2.0, 0.2, Duration::from_secs(2))?;
     Ok(RetryPolicy {
         retries_max: Some(3),

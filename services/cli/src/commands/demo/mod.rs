@@ -1,5 +1,6 @@
 //! `dueline demo`: plans a task for each file, receives the deliveries, and verifies every result.
 
+mod flow;
 mod folder;
 mod jobs;
 mod plan;
@@ -11,6 +12,7 @@ mod summary;
 mod verify;
 mod walk;
 
+pub use flow::FlowResult;
 pub use jobs::{DemoKind, jobs};
 pub use plan::{DemoTask, ExpectedResult, FileFacts, plan};
 pub use receiver::{Deliveries, DeliveryReceiver, TaskDeliveries};

@@ -96,6 +96,12 @@ impl DemoReport<'_> {
                 short(&mismatch.description, DESCRIPTION_CHARS_MAX)
             ));
         }
+        for defect in &self.verification.flow.defects {
+            output::note(&format!(
+                "mismatch: {}",
+                short(defect, DESCRIPTION_CHARS_MAX)
+            ));
+        }
         let more = mismatches.len().saturating_sub(MISMATCHES_LISTED_MAX);
         if more > 0 {
             output::note(&format!("… and {more} more"));
@@ -168,13 +174,24 @@ impl DemoReport<'_> {
             };
             rows.push(("retried", Cell::new(text)));
         }
+        let flow = &self.verification.flow;
+        let chain = format!(
+            "{} steps succeeded, each after the one before it",
+            flow.steps
+        );
+        let fired = format!("{} firings, a second apart", flow.firings);
+        rows.extend([("chain", Cell::new(chain)), ("schedule", Cell::new(fired))]);
+        for defect in &flow.defects {
+            let defect = short(defect, DESCRIPTION_CHARS_MAX);
+            rows.push(("mismatch", style.coloured(&defect, Color::Red)));
+        }
         let changed = self.verification.changed.len();
         if changed > 0 {
             let text =
                 format!("{changed} of the files during the demo; their results are not verified");
             rows.push(("changed", style.coloured(&text, Color::Yellow)));
         }
-        let verdict = match self.verification.mismatches.len() {
+        let verdict = match self.summary.mismatches {
             0 => style.coloured(
                 "no mismatch: every result was computed again and is the same",
                 Color::Green,

@@ -25,6 +25,7 @@ use tokio::time::Instant;
 
 use super::{
     DeliveryReceiver, DemoKind, DemoOutcome, DemoSummary, DemoTask, FoundFiles, Verification,
+    flow::DemoFlow,
     folder::WorkFolder,
     jobs, plan,
     plan::{markers, postpone},
@@ -54,7 +55,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The description of the demo at the end of its help.
 const HELP: &str = "\
 Each file becomes a task: a command computes its SHA-256, a command compresses it, or its size and hash are delivered \
-over HTTP. Each seventh task is due 1 to 3 s later, each tenth fails once on purpose, and priorities differ. When all \
+over HTTP. Each seventh task is due 1 to 3 s later, each tenth fails once on purpose, and priorities differ. \
+Beside them, three tasks wait for each other in a chain, and a schedule fires each second, three times. When all \
 tasks are done, every result is computed again and compared. The input files are only read. Everything runs in this \
 process, on a new SQLite file. With --json the last line is the summary.";
 
@@ -238,15 +240,22 @@ async fn run_tasks(
     };
 
     let started = Instant::now();
-    tokio::try_join!(
+    let flow = async {
+        let file = tasks[0].file.clone();
+        let flow = DemoFlow::start(&*frontend, file, folder.path(), stall_timeout).await?;
+        flow.until_ended(&*frontend, stall_timeout).await
+    };
+    let ((), (), flow) = tokio::try_join!(
         submit(&*frontend, &tasks, &progress),
-        progress.until_ended()
+        progress.until_ended(),
+        flow
     )?;
     progress.set_message("verifying every result");
     let outcomes = outcomes(&*frontend).await?;
     let deliveries = receiver.deliveries();
     let (tasks, outcomes, verification) = blocking(move || {
-        let verification = verify(&tasks, &outcomes, &deliveries);
+        let mut verification = verify(&tasks, &outcomes, &deliveries);
+        verification.flow = flow;
         (tasks, outcomes, verification)
     })
     .await?;

@@ -22,6 +22,10 @@ pub struct DemoSummary {
     pub retried: usize,
     /// Tasks whose result is not the expected one.
     pub mismatches: usize,
+    /// Steps of the chain that succeeded.
+    pub steps: usize,
+    /// Tasks that the schedule has created.
+    pub firings: usize,
     /// Time from the first submit to the end of the verification.
     pub elapsed_ms: u64,
 }
@@ -35,7 +39,9 @@ impl DemoSummary {
             succeeded: verification.succeeded,
             failed: verification.failed,
             retried: verification.retried,
-            mismatches: verification.mismatches.len(),
+            mismatches: verification.mismatches.len() + verification.flow.defects.len(),
+            steps: verification.flow.steps,
+            firings: verification.flow.firings,
             elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         }
     }
@@ -69,7 +75,7 @@ mod tests {
         let summary = DemoSummary::new(4, 3, &verification, Duration::from_millis(1_234));
         assert_eq!(
             summary.to_json(),
-            r#"{"files":4,"tasks":3,"succeeded":3,"failed":0,"retried":1,"mismatches":0,"elapsed_ms":1234}"#
+            r#"{"files":4,"tasks":3,"succeeded":3,"failed":0,"retried":1,"mismatches":0,"steps":0,"firings":0,"elapsed_ms":1234}"#
         );
     }
 

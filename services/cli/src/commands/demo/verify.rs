@@ -12,7 +12,7 @@ use dueline_domain::{StateKind, Task, TaskId, Timestamp};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use super::{Deliveries, DemoKind, DemoTask, FileFacts, TaskDeliveries};
+use super::{Deliveries, DemoKind, DemoTask, FileFacts, FlowResult, TaskDeliveries};
 use crate::sanitize::short;
 
 /// The fields of a stored task that are verified.
@@ -76,6 +76,8 @@ pub struct Verification {
     pub mismatches: Vec<Mismatch>,
     /// Files that changed during the demo. Their tasks cannot be verified and are not counted as mismatches.
     pub changed: Vec<PathBuf>,
+    /// What the chain and the schedule have done.
+    pub flow: FlowResult,
 }
 
 /// Verifies every task. It reads every file and blocks the thread.
@@ -183,7 +185,7 @@ fn check_checksum(task: &DemoTask, outcome: &DemoOutcome) -> Result<(), String> 
 }
 
 /// The output of a command, which is stored either as plain text or as a JSON string.
-fn output_text(result: &[u8]) -> String {
+pub(super) fn output_text(result: &[u8]) -> String {
     let text = serde_json::from_slice(result)
         .unwrap_or_else(|_| String::from_utf8_lossy(result).into_owned());
     text.trim_end().to_owned()
