@@ -415,6 +415,7 @@ pub(crate) mod tests {
             started_before: false,
             trace: None,
             started: false,
+            results: Vec::new(),
             waited: Duration::ZERO,
         }
     }

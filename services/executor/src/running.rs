@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dueline_api::{Action, ApiError, ReportAck};
+use dueline_api::{Action, ApiError, PredecessorResult, ReportAck};
 use dueline_domain::{JobName, Outcome, TaskId, Timestamp, Token};
 use tokio::sync::oneshot;
 
@@ -58,6 +58,11 @@ impl RunningTask {
     /// Media type of the payload.
     pub fn content_type(&self) -> Option<&str> {
         self.run.task.content_type.as_deref()
+    }
+
+    /// What the task's predecessors have returned, in their order. A result that is too large is only named.
+    pub fn results(&self) -> &[PredecessorResult] {
+        &self.run.task.results
     }
 
     /// When the task was due.

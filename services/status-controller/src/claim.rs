@@ -60,6 +60,7 @@ impl StatusControllerService {
             self.assign(result, lease_write, &definitions, (sent, now))
         });
         let mut answers: Vec<_> = answers.collect();
+        self.add_results(&mut answers).await;
         spans.record(&mut answers);
         metrics::count_claims(&answers);
         answers

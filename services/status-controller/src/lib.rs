@@ -11,6 +11,7 @@ mod prune;
 mod reclaim;
 mod recover;
 mod report;
+mod results;
 mod silent_workers;
 mod spans;
 mod worker_registry;

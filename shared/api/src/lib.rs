@@ -7,6 +7,7 @@ mod error_reason;
 #[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod operation;
+mod predecessor_result;
 mod services;
 mod status_failover;
 pub mod v1;
@@ -15,6 +16,7 @@ pub use call::Call;
 pub use error::{ApiError, ErrorKind};
 pub use error_reason::ErrorReason;
 pub use operation::{Callable, Frontend, Operation};
+pub use predecessor_result::PredecessorResult;
 pub use services::{
     Action, Assignment, Controller, Dispatch, PollRequest, Ready, Registered, Registration, Report,
     ReportAck, Reservation, ServedJob, StatusController,

@@ -10,7 +10,7 @@ use dueline_domain::{
     WorkerId, WriteId,
 };
 
-use crate::ApiError;
+use crate::{ApiError, PredecessorResult};
 
 /// What workers ask of the status controller: the only writer of their transitions.
 #[async_trait]
@@ -165,6 +165,8 @@ pub struct Assignment {
     /// Whether the run has begun with the claim: its lease is that of a run from the claim on, and no start is to be
     /// reported.
     pub started: bool,
+    /// What its predecessors have returned, in their order. The status controller adds the results themselves.
+    pub results: Vec<PredecessorResult>,
     /// How long the worker's question had waited when the claim was made, at least. Added to the moment of asking it
     /// is a moment before the lease of a started run began, on the worker's own clock and however long the answer
     /// took. Set in answers to [`Controller::poll`].
@@ -193,6 +195,8 @@ impl Assignment {
         let started_before = has_begun || task.history.is_some() || task.losses > 0;
         let input = task.input().clone();
         let options = task.options.map(|options| *options).unwrap_or_default();
+        let after = options.family.iter().flat_map(|family| &family.after);
+        let results = after.map(PredecessorResult::from).collect();
         Some(Self {
             job: task.job,
             id: task.id,
@@ -213,6 +217,7 @@ impl Assignment {
             started_before,
             trace: options.trace,
             started,
+            results,
             waited: Duration::ZERO,
         })
     }

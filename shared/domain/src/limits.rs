@@ -13,6 +13,8 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// Most predecessors of a task.
     pub after_max: usize,
+    /// Most bytes of what the predecessors of a task have returned that are passed on to its worker, all together.
+    pub results_bytes_max: usize,
     /// Most children of a task.
     pub children_max: usize,
     /// Most parents above a task.
@@ -35,6 +37,7 @@ pub const fn limits() -> Limits {
         history_len_max: 32,
         batch_len_max: 10_000,
         after_max: 32,
+        results_bytes_max: 64 * 1024,
         children_max: 10_000,
         depth_max: 100,
         batch_depth_max: 101,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dueline_api::{
-    ApiError, Call, Callable as _, PollRequest,
+    ApiError, Assignment, Call, Callable as _, Controller, PollRequest,
     operation::{Submit, Submitted},
 };
 use dueline_domain::{
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::node::{TASK, TestNode, mail, new_task};
 
-fn id(number: u8) -> TaskId {
+pub(crate) fn id(number: u8) -> TaskId {
     TaskId::from_bytes([number; 16])
 }
 
@@ -46,7 +46,7 @@ async fn submit(node: &TestNode, tasks: Vec<NewTask>) -> Vec<Result<Submitted, A
     node.frontend().call(&call, Submit { tasks }).await.unwrap()
 }
 
-fn path(id: TaskId) -> String {
+pub(crate) fn path(id: TaskId) -> String {
     format!("jobs/mail/tasks/{id}")
 }
 
@@ -128,11 +128,10 @@ async fn f_095_a_12_followers_of_each_door_wait_and_end_with_a_reason_when_their
     assert_eq!(node.stored().await.1, 5);
 }
 
-/// Claims the next task of `mail`, and reports that it has succeeded or failed.
-async fn run_next(node: &TestNode, succeeds: bool) -> TaskId {
-    let worker: dueline_domain::WorkerId = "w@1".parse().unwrap();
+/// Claims the next task of `mail`.
+pub(crate) async fn claim(controller: &dyn Controller) -> Assignment {
     let poll = PollRequest {
-        worker,
+        worker: "w@1".parse().unwrap(),
         jobs: vec![mail()],
         handlers: Vec::new(),
         tasks_max: 1,
@@ -141,7 +140,12 @@ async fn run_next(node: &TestNode, succeeds: bool) -> TaskId {
         wait: Duration::from_secs(20),
         start: true,
     };
-    let work = node.controller().poll(poll).await.unwrap().remove(0);
+    controller.poll(poll).await.unwrap().remove(0)
+}
+
+/// Claims the next task of `mail`, and reports that it has succeeded or failed.
+pub(crate) async fn run_next(node: &TestNode, succeeds: bool) -> TaskId {
+    let work = claim(&*node.controller()).await;
     let verb = if succeeds { "complete" } else { "fail" };
     let path = format!("work/mail/{}/{verb}", work.id);
     let mut body = json!({"token": work.token.to_string()});
@@ -354,17 +358,7 @@ async fn f_156_a_family_is_shown_and_cancelled_as_one_thing_through_each_door() 
         .await;
     assert_eq!(run_next(&node, true).await, id(1));
     // The worker that owns the second is asked to stop.
-    let poll = PollRequest {
-        worker: "w@1".parse().unwrap(),
-        jobs: vec![mail()],
-        handlers: Vec::new(),
-        tasks_max: 1,
-        weight_max: 1,
-        task_weight_max: 1,
-        wait: Duration::from_secs(20),
-        start: true,
-    };
-    let work = node.controller().poll(poll).await.unwrap().remove(0);
+    let work = claim(&*node.controller()).await;
     assert_eq!(work.id, id(2));
     let family = format!("{}/family", path(id(1)));
     let page = node.send(Method::GET, &family, None).await;

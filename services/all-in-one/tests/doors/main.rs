@@ -4,6 +4,7 @@
 mod cases;
 mod families;
 mod node;
+mod results;
 mod schedules;
 
 use dueline_api::ErrorReason;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use dueline_all_in_one::{Node, NodeConfig};
 use dueline_api::{
     ApiError, Call, Callable as _, Controller, Frontend, PollRequest,
-    grpc::{FrontendClient, Remote},
+    grpc::{ControllerClient, FrontendClient, Remote},
     operation::{GetTask, ListJobs, ListTasks, Submit},
 };
 use dueline_domain::{Due, JobName, NewTask, TaskId, TaskOptions};
@@ -86,6 +86,10 @@ impl TestNode {
 
     pub(crate) fn controller(&self) -> Arc<dyn Controller> {
         self.node.controller()
+    }
+
+    pub(crate) fn remote_controller(&self) -> ControllerClient {
+        self.remote.work()
     }
 
     pub(crate) fn frontend(&self) -> Arc<dyn Frontend> {

@@ -134,6 +134,7 @@ impl FakeStatus {
             started_before: false,
             trace: None,
             started: start,
+            results: Vec::new(),
             waited: Duration::ZERO,
         })
     }

@@ -1,11 +1,16 @@
 //! The `exec` handler: runs a command.
 
-use std::{collections::BTreeMap, process::ExitStatus};
+use std::{
+    collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt as _, process::ExitStatus,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dueline_api::v1::ExecConfig;
-use dueline_domain::RetryClass;
+use dueline_api::{
+    PredecessorResult,
+    v1::{ExecConfig, ExecInput},
+};
+use dueline_domain::{RetryClass, TaskEnd};
 
 use super::{cut_result, exec_process, exec_process::ExitedCommand, invalid_settings};
 use crate::{Failure, Handler, HandlerResult, RunningTask, Success};
@@ -26,7 +31,12 @@ impl Handler for ExecHandler {
     async fn run(&self, task: &RunningTask) -> HandlerResult {
         let config = ExecConfig::parse(task.handler_config());
         let config = config.map_err(|error| invalid_settings(&error))?;
-        let exited = exec_process::run(&config, environment(&config, task), task).await?;
+        let input = match config.input {
+            ExecInput::Results => joined(task.results())?,
+            ExecInput::Stdin | ExecInput::None => task.input().clone(),
+        };
+        let env = environment(&config, task);
+        let exited = exec_process::run(&config, env, &input, task).await?;
         let ExitedCommand {
             status,
             stderr,
@@ -59,7 +69,7 @@ fn is_fatal(code: u8, config: &ExecConfig) -> bool {
 }
 
 /// The child's environment: inherited variables, the job's, and those that describe the task, which take precedence.
-fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, std::ffi::OsString> {
+fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, OsString> {
     let inherited = INHERITED_VARIABLES
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?)));
@@ -77,11 +87,43 @@ fn environment(config: &ExecConfig, task: &RunningTask) -> BTreeMap<String, std:
     if let Some(trace) = task.trace() {
         env.insert("TRACEPARENT".to_owned(), trace.replace('\0', "").into());
     }
+    for (number, one) in task.results().iter().enumerate() {
+        env.extend(of_result(number, one));
+    }
     for (name, value) in of_task {
         // A task's name may contain NUL; a variable cannot.
         env.insert(name.to_owned(), value.replace('\0', "").into());
     }
     env
+}
+
+/// The variables that describe what one predecessor has returned.
+fn of_result(number: usize, one: &PredecessorResult) -> Vec<(String, OsString)> {
+    let name = format!("DUELINE_RESULT_{number}");
+    let end = one.end.map_or("", TaskEnd::name);
+    let bytes = one.bytes.map(|bytes| bytes.to_string());
+    let mut variables = vec![
+        (format!("{name}_TASK"), one.task.to_string().into()),
+        (format!("{name}_END"), end.into()),
+        (format!("{name}_BYTES"), bytes.unwrap_or_default().into()),
+    ];
+    // A variable cannot contain NUL. Standard input can.
+    let result = one.result.as_ref().filter(|bytes| !bytes.contains(&0));
+    variables.extend(result.map(|bytes| (name, OsString::from_vec(bytes.to_vec()))));
+    variables
+}
+
+/// What the predecessors have returned, one after the other. One that was not passed on makes the run useless.
+fn joined(results: &[PredecessorResult]) -> Result<Bytes, Failure> {
+    if let Some(one) = results.iter().find(|one| one.is_only_named()) {
+        let (task, bytes) = (&one.task, one.bytes.unwrap_or_default());
+        let max = dueline_domain::limits().results_bytes_max;
+        return Err(Failure::fatal(format!(
+            "predecessor {task} has returned {bytes} bytes, and all results of predecessors together may have {max}"
+        )));
+    }
+    let results = results.iter().filter_map(|one| one.result.as_ref());
+    Ok(results.flatten().copied().collect())
 }
 
 /// The exit status and the end of the error output, with a mark if its beginning is missing. Stays within the limit of

@@ -46,6 +46,7 @@ pub(super) struct ExitedCommand {
 pub(super) async fn run(
     config: &ExecConfig,
     env: BTreeMap<String, OsString>,
+    input: &[u8],
     task: &RunningTask,
 ) -> Result<ExitedCommand, Failure> {
     let spawned = task.groups().spawn(|| spawn(config, env));
@@ -60,7 +61,7 @@ pub(super) async fn run(
         let feed = async {
             if let Some(mut stdin) = stdin.take() {
                 // Fails if the child does not read its input, which is allowed.
-                let _ = stdin.write_all(task.input()).await;
+                let _ = stdin.write_all(input).await;
             }
         };
         let pipes = async {
@@ -119,7 +120,7 @@ fn spawn(
         .envs(env)
         .process_group(0)
         .stdin(match config.input {
-            ExecInput::Stdin => Stdio::piped(),
+            ExecInput::Stdin | ExecInput::Results => Stdio::piped(),
             ExecInput::None => Stdio::null(),
         })
         .stdout(Stdio::piped())

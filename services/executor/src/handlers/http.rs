@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use dueline_api::v1::HttpConfig;
+use dueline_api::v1::{HttpBody, HttpConfig, InputView};
 use dueline_domain::RetryClass;
 use dueline_outbound::{TargetNotAllowed, Url, causes, check_url, is_unanswered};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -123,10 +123,15 @@ impl HttpHandler {
         let has_body = call.method != Method::GET && call.method != Method::HEAD;
         let mut request = client
             .request(call.method.clone(), call.url.clone())
-            .headers(headers(call.headers.clone(), has_body, task))
+            .headers(headers(call, has_body, task))
             .timeout(Duration::from_millis(call.config.timeout_ms.into()));
         if has_body {
-            request = request.body(task.input().clone());
+            request = request.body(match call.config.body {
+                HttpBody::Input => task.input().clone(),
+                HttpBody::Results => {
+                    InputView::json(task.input(), task.content_type(), task.results())
+                }
+            });
         }
         Ok(request.send().await)
     }
@@ -145,7 +150,8 @@ impl Handler for HttpHandler {
 }
 
 /// The job's headers, and those that describe the task.
-fn headers(mut headers: HeaderMap, has_body: bool, task: &RunningTask) -> HeaderMap {
+fn headers(call: &HttpCall, has_body: bool, task: &RunningTask) -> HeaderMap {
+    let mut headers = call.headers.clone();
     let id = task.id().to_string();
     let of_task = [
         ("dueline-job", task.job().to_string()),
@@ -160,7 +166,10 @@ fn headers(mut headers: HeaderMap, has_body: bool, task: &RunningTask) -> Header
         }
     }
     if has_body && !headers.contains_key(header::CONTENT_TYPE) {
-        let given = task.content_type().unwrap_or("application/octet-stream");
+        let given = match call.config.body {
+            HttpBody::Input => task.content_type().unwrap_or("application/octet-stream"),
+            HttpBody::Results => "application/json",
+        };
         let octets = HeaderValue::from_static("application/octet-stream");
         let value = HeaderValue::from_str(given).unwrap_or(octets);
         headers.insert(header::CONTENT_TYPE, value);

@@ -8,7 +8,7 @@ use dueline_domain::{Outcome, Policy};
 use dueline_executor::{BuiltIn, Registry};
 use tokio::time::Instant;
 
-use crate::fake::{built_in, error_of, ms, ok, result_of};
+use crate::fake::{built_in, error_of, ms, ok, result, result_of};
 use crate::rig::Rig;
 
 fn rig() -> Rig {
@@ -93,6 +93,41 @@ async fn a_command_may_ignore_its_input() {
         ..script("cat", r#", "input": "none""#)
     };
     assert_eq!(result_of(&outcome_of(task).await), b"");
+}
+
+#[tokio::test]
+async fn f_095_a_command_gets_what_its_predecessors_have_returned() {
+    let show = r#"cat; echo; env | grep DUELINE_RESULT | sort"#;
+    let task = Assignment {
+        results: vec![result(1, Some(b"a b")), result(2, Some(b"\0\xff"))],
+        ..script(show, r#", "input": "results""#)
+    };
+    let of = |number: usize| task.results[number].task.to_string();
+    let (first, second) = (of(0), of(1));
+    let mut text = b"a b\0\xff\nDUELINE_RESULT_0=a b\nDUELINE_RESULT_0_BYTES=3\n".to_vec();
+    // A variable cannot contain NUL, so the second result is only on standard input.
+    text.extend(
+        format!(
+            "DUELINE_RESULT_0_END=succeeded\nDUELINE_RESULT_0_TASK={first}\n\
+             DUELINE_RESULT_1_BYTES=2\nDUELINE_RESULT_1_END=succeeded\n\
+             DUELINE_RESULT_1_TASK={second}\n"
+        )
+        .bytes(),
+    );
+    assert_eq!(result_of(&outcome_of(task).await), text);
+
+    let too_large = |input: &str| Assignment {
+        results: vec![result(1, Some(b"a")), result(2, None)],
+        ..script("cat; echo $DUELINE_RESULT_1_BYTES", input)
+    };
+    let outcome = outcome_of(too_large(r#", "input": "results""#)).await;
+    let (is_fatal, error) = error_of(&outcome);
+    assert!(
+        is_fatal && error.contains("has returned 70000 bytes"),
+        "{error}"
+    );
+    let outcome = outcome_of(too_large("")).await;
+    assert_eq!(result_of(&outcome), b"70000\n");
 }
 
 #[tokio::test]

@@ -9,11 +9,12 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_api::{
-    Action, ApiError, Assignment, Controller, ErrorKind, ErrorReason, PollRequest, Registered,
-    Registration, Report, ReportAck,
+    Action, ApiError, Assignment, Controller, ErrorKind, ErrorReason, PollRequest,
+    PredecessorResult, Registered, Registration, Report, ReportAck,
 };
 use dueline_domain::{
-    Handler as HandlerSpec, JobName, Outcome, StateKind, TaskId, Timestamp, Token, Weight, WorkerId,
+    Handler as HandlerSpec, JobName, Outcome, StateKind, TaskAddress, TaskEnd, TaskId, Timestamp,
+    Token, Weight, WorkerId,
 };
 use tokio::{sync::Notify, time::Instant};
 
@@ -318,7 +319,22 @@ pub(crate) fn task(number: u16) -> Assignment {
         started_before: false,
         trace: None,
         started: false,
+        results: Vec::new(),
         waited: Duration::ZERO,
+    }
+}
+
+/// What predecessor `number` has returned; `None` for something that is too large to be passed on.
+pub(crate) fn result(number: u16, bytes: Option<&'static [u8]>) -> PredecessorResult {
+    let of = task(number);
+    PredecessorResult {
+        task: TaskAddress {
+            job: of.job,
+            id: of.id,
+        },
+        end: Some(TaskEnd::Succeeded),
+        bytes: Some(bytes.map_or(70_000, |bytes| bytes.len() as u64)),
+        result: bytes.map(Bytes::from_static),
     }
 }
 

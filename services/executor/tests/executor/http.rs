@@ -20,7 +20,7 @@ use dueline_executor::{BuiltIn, HttpSettings, Registry};
 use dueline_runtime::TaskGroup;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fake::{built_in, error_of, ms, result_of};
+use crate::fake::{built_in, error_of, ms, result, result_of};
 use crate::rig::Rig;
 
 #[derive(Clone, Default)]
@@ -193,6 +193,32 @@ async fn a_call_carries_the_payload_and_headers_that_describe_the_task() {
     ] {
         assert_eq!(headers.get(name).unwrap(), value, "{name}");
     }
+}
+
+#[tokio::test]
+async fn f_095_a_call_may_carry_what_predecessors_have_returned() {
+    let (address, calls, _server) = server().await;
+    let config = format!(r#"{{"url": "http://{address}/echo", "body": "results"}}"#);
+    let task = Assignment {
+        content_type: Some(Arc::from("text/plain")),
+        results: vec![result(1, Some(b"[3]")), result(2, None)],
+        ..built_in("http", &config, "x")
+    };
+    let results: Vec<_> = task.results.iter().map(|one| one.task.id).collect();
+    outcome_of(true, task).await;
+    let (_, headers, body) = calls.0.lock().unwrap().remove(0);
+    assert_eq!(headers.get("content-type").unwrap(), "application/json");
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    let [first, second] = [results[0].to_string(), results[1].to_string()];
+    let end = "succeeded";
+    let expected = serde_json::json!({
+        "payload_base64": "eA==",
+        "results": [
+            {"job": "job", "id": first, "end": end, "result_bytes": 3, "result": [3]},
+            {"job": "job", "id": second, "end": end, "result_bytes": 70_000},
+        ],
+    });
+    assert_eq!(body, expected);
 }
 
 #[tokio::test]

@@ -325,6 +325,7 @@ impl Controller for DirectWork {
             started_before: task.started_at.is_some(),
             trace: options.trace,
             started: false,
+            results: Vec::new(),
             waited: Duration::ZERO,
         }])
     }

@@ -3,8 +3,9 @@
 /// Largest message in bytes, in either direction.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Most assignments in one answer: that many fit into a message even when each has the largest input.
-pub(crate) const ASSIGNMENTS_MAX: usize = 100;
+/// Most assignments in one answer: that many fit into a message even when each has the largest input and
+/// the largest results of predecessors.
+pub(crate) const ASSIGNMENTS_MAX: usize = 80;
 
 /// Bytes at which a batch is sent in more than one message.
 pub(crate) const CHUNK_BYTES_MAX: usize = 24 * 1024 * 1024;
@@ -19,5 +20,7 @@ const _: () = {
     let limits = dueline_domain::limits();
     let handler = crate::check::HANDLER_CONFIG_BYTES_MAX;
     let texts = 8 * limits.text_bytes_max;
-    assert!(ASSIGNMENTS_MAX * (limits.payload_bytes_max + handler + texts) < MESSAGE_BYTES_MAX);
+    let results = limits.results_bytes_max + limits.after_max * 2 * limits.text_bytes_max;
+    let assignment = limits.payload_bytes_max + handler + texts + results;
+    assert!(ASSIGNMENTS_MAX * assignment < MESSAGE_BYTES_MAX);
 };

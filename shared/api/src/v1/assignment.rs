@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    HandlerSpec, Time, as_text,
+    HandlerSpec, PredecessorResultView, Time, as_text,
     backoff::millis,
     payload::{Shown, raw, show},
 };
@@ -75,6 +75,9 @@ pub struct AssignmentView {
     pub started_before: bool,
     /// W3C trace context of the claim, or of the submit if the claim was not traced.
     pub trace: Option<String>,
+    /// What the predecessors of the task have returned, in their order; absent without predecessors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<PredecessorResultView>,
 }
 
 impl TryFrom<Assignment> for AssignmentView {
@@ -102,6 +105,7 @@ impl TryFrom<Assignment> for AssignmentView {
             start_first: given.start_first,
             started_before: given.started_before,
             trace: given.trace.map(|text| text.to_string()),
+            results: given.results.iter().map(Into::into).collect(),
         })
     }
 }
@@ -114,6 +118,8 @@ impl TryFrom<AssignmentView> for Assignment {
             json: view.payload,
             base64: view.payload_base64,
         };
+        let results = view.results.into_iter().map(TryInto::try_into);
+        let results = results.collect::<Result<_, ApiError>>()?;
         let config = view.handler.config;
         let handler = Handler {
             kind: Arc::from(view.handler.kind),
@@ -141,6 +147,7 @@ impl TryFrom<AssignmentView> for Assignment {
             trace: view.trace.map(Arc::from),
             // REST has no parameter for it, so the view has no field.
             started: false,
+            results,
             waited: Duration::ZERO,
         })
     }
@@ -150,10 +157,27 @@ impl TryFrom<AssignmentView> for Assignment {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use dueline_domain::Timestamp;
+    use dueline_domain::{TaskAddress, TaskEnd, Timestamp};
+
+    use crate::PredecessorResult;
 
     #[test]
     fn an_assignment_survives_the_way_out_and_back_in() {
+        let of = |number, result: Option<&'static [u8]>| PredecessorResult {
+            task: TaskAddress {
+                job: JobName::parse("mail").unwrap(),
+                id: TaskId::from_bytes([number; 16]),
+            },
+            end: Some(TaskEnd::Succeeded),
+            bytes: result.map(|bytes| bytes.len() as u64).or(Some(70_000)),
+            result: result.map(Bytes::from_static),
+        };
+        let results = [&b"[1]"[..], b"text", b"\xff"].map(Some);
+        let results = results.into_iter().chain([None]);
+        let results: Vec<_> = (1..)
+            .zip(results)
+            .map(|(n, result)| of(n, result))
+            .collect();
         for input in [&b"{\"a\": 1.0}"[..], b"\xff", b""] {
             let given = Assignment {
                 job: JobName::parse("mail").unwrap(),
@@ -178,6 +202,7 @@ mod tests {
                 started_before: true,
                 trace: Some("00-aa-bb-01".into()),
                 started: false,
+                results: results.clone(),
                 waited: Duration::ZERO,
             };
             let view = AssignmentView::try_from(given.clone()).unwrap();

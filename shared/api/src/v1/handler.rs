@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 pub use self::{
     exec_config::{ExecConfig, ExecInput},
-    http_config::HttpConfig,
+    http_config::{HttpBody, HttpConfig},
 };
 use super::json;
 use crate::{ApiError, ErrorKind, ErrorReason};

@@ -13,6 +13,7 @@ mod handler;
 mod job;
 mod json;
 mod payload;
+mod predecessor_result;
 mod problem;
 mod report;
 mod schedule;
@@ -29,11 +30,12 @@ pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
 pub use family::{FamilyView, MemberView, PredecessorSpec, PredecessorView};
 pub(crate) use handler::within as handler_config;
-pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpConfig};
+pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpBody, HttpConfig};
 #[cfg(feature = "grpc")]
 pub(crate) use job::sink;
 pub use job::{JobList, JobSpec, JobView, QuotaSpec};
 pub use json::{parse, parse_items};
+pub use predecessor_result::{InputView, PredecessorResultView};
 pub use problem::Problem;
 pub use report::{Checkpoint, Complete, Extend, Fail, Owned, ReportedView, Trash};
 pub use schedule::{

@@ -123,12 +123,12 @@ async fn claims_of_many_large_tasks_fit_into_messages() {
     let answers = |len| -> Vec<Result<Assignment, ApiError>> {
         (0..len).map(|_| Ok(rich_assignment())).collect()
     };
-    // 200 inputs of 256 KiB would not fit into one message.
-    let messages: Vec<_> = (0..200).map(task_ref).collect();
-    script.answers(answers(100));
-    script.answers(answers(100));
+    // 160 inputs of 256 KiB would not fit into one message.
+    let messages: Vec<_> = (0..160).map(task_ref).collect();
+    script.answers(answers(80));
+    script.answers(answers(80));
     let claimed = client.claim(&worker(), messages, true).await;
-    assert_eq!(claimed, answers(200));
+    assert_eq!(claimed, answers(160));
     assert_eq!(script.calls().len(), 2);
 }
 

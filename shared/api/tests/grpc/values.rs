@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dueline_api::{ApiError, Assignment, ErrorKind, ErrorReason};
+use dueline_api::{ApiError, Assignment, ErrorKind, ErrorReason, PredecessorResult};
 use dueline_domain::{
     Backoff, Due, Family, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy,
     Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task,
-    TaskAddress, TaskId, TaskOptions, TaskRef, Timestamp, Token, TriggerOn, Weight, WorkerId,
-    WriteId, limits,
+    TaskAddress, TaskEnd, TaskId, TaskOptions, TaskRef, Timestamp, Token, TriggerOn, Weight,
+    WorkerId, WriteId, limits,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -271,8 +271,14 @@ pub(crate) fn plain_assignment(number: u8) -> Assignment {
         started_before: false,
         trace: None,
         started: false,
+        results: Vec::new(),
         waited: Duration::ZERO,
     }
+}
+
+fn address(number: u8) -> TaskAddress {
+    let (job, id) = (name("a"), id(number));
+    TaskAddress { job, id }
 }
 
 pub(crate) fn rich_assignment() -> Assignment {
@@ -293,6 +299,20 @@ pub(crate) fn rich_assignment() -> Assignment {
         started_before: true,
         trace: Some(Arc::from("00-abc-def-01")),
         started: true,
+        results: vec![
+            PredecessorResult {
+                task: address(1),
+                end: Some(TaskEnd::ChildrenFailed),
+                bytes: Some(u64::MAX),
+                result: None,
+            },
+            PredecessorResult {
+                task: address(2),
+                end: None,
+                bytes: Some(1),
+                result: Some(Bytes::from(vec![7; limits().results_bytes_max])),
+            },
+        ],
         waited: MS * 5,
         ..plain_assignment(254)
     }

@@ -75,9 +75,9 @@ async fn asks_for_work_arrive_and_so_does_the_work() {
 }
 
 #[tokio::test]
-async fn a_hundred_of_the_largest_assignments_fit_into_an_answer() {
+async fn eighty_of_the_largest_assignments_fit_into_an_answer() {
     let (_server, script, client) = scripted().await;
-    let work: Result<_, ApiError> = Ok(vec![rich_assignment(); 100]);
+    let work: Result<_, ApiError> = Ok(vec![rich_assignment(); 80]);
     script.answers(work.clone());
     let ask = PollRequest {
         tasks_max: 5_000,
@@ -86,7 +86,7 @@ async fn a_hundred_of_the_largest_assignments_fit_into_an_answer() {
     assert_eq!(client.poll(ask.clone()).await, work);
     // More would not fit, so more are not asked for.
     let asked = PollRequest {
-        tasks_max: 100,
+        tasks_max: 80,
         ..ask
     };
     assert_eq!(script.calls(), [said("next", (asked,))]);

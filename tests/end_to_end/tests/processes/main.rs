@@ -1,6 +1,7 @@
 //! Real processes on real files, one fault at a time.
 
 mod durable;
+mod families;
 mod owners;
 mod python;
 mod recovery;

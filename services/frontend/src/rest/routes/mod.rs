@@ -15,7 +15,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use dueline_api::{
     ApiError, ErrorKind, ErrorReason,
-    v1::{ExecConfig, HttpConfig, Problem},
+    v1::{ExecConfig, HttpConfig, InputView, Problem},
 };
 use http::StatusCode;
 use utoipa::OpenApi;
@@ -33,7 +33,7 @@ use super::{App, Failure, target::no_job};
             bounds its handling, `Dueline-Caller` says who calls, `traceparent` is kept with the tasks it submits, \
             `X-Request-Id` comes back with a failure."
     ),
-    components(schemas(Problem, ExecConfig, HttpConfig)),
+    components(schemas(Problem, ExecConfig, HttpConfig, InputView)),
     tags(
         (name = "jobs", description = "Named definitions that tasks belong to"),
         (name = "tasks", description = "Units of work"),

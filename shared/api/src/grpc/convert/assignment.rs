@@ -2,10 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Handler, TaskRef, limits};
+use dueline_domain::{Handler, TaskAddress, TaskRef, limits};
 
-use super::field;
-use crate::{ApiError, Assignment, PollRequest, Registered, Registration, ServedJob, grpc::proto};
+use super::{enums, field};
+use crate::{
+    ApiError, Assignment, PollRequest, PredecessorResult, Registered, Registration, ServedJob,
+    grpc::proto,
+};
 
 impl From<TaskRef> for proto::TaskRef {
     fn from(message: TaskRef) -> Self {
@@ -62,6 +65,7 @@ impl From<Assignment> for proto::Assignment {
             trace: field::string_opt(assignment.trace),
             started: assignment.started,
             waited_ms: field::millis(assignment.waited),
+            results: assignment.results.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -91,7 +95,42 @@ impl TryFrom<proto::Assignment> for Assignment {
             started_before: assignment.started_before,
             trace: field::text_opt(assignment.trace),
             started: assignment.started,
+            results: assignment
+                .results
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_, _>>()?,
             waited: Duration::from_millis(assignment.waited_ms),
+        })
+    }
+}
+
+impl From<PredecessorResult> for proto::PredecessorResult {
+    fn from(one: PredecessorResult) -> Self {
+        let end = one.end.map(proto::TaskEnd::from);
+        Self {
+            job: one.task.job.to_string(),
+            id: one.task.id.to_string(),
+            end: end.map(Into::into),
+            bytes: one.bytes,
+            result: one.result,
+        }
+    }
+}
+
+impl TryFrom<proto::PredecessorResult> for PredecessorResult {
+    type Error = ApiError;
+
+    fn try_from(one: proto::PredecessorResult) -> Result<Self, ApiError> {
+        let end = one.end.map(|end| enums::task_end("results.end", end));
+        Ok(Self {
+            task: TaskAddress {
+                job: field::job_name("results.job", &one.job)?,
+                id: field::task_id("results.id", &one.id)?,
+            },
+            end: end.transpose()?,
+            bytes: one.bytes,
+            result: one.result,
         })
     }
 }

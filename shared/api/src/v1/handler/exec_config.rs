@@ -44,6 +44,8 @@ pub enum ExecInput {
     Stdin,
     /// Not at all.
     None,
+    /// Its standard input is what the task's predecessors have returned, one after the other.
+    Results,
 }
 
 impl ExecConfig {

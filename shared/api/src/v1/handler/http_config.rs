@@ -40,6 +40,20 @@ pub struct HttpConfig {
     /// Statuses that mean that trying again is of no use, besides the default ones.
     #[serde(default)]
     pub fatal_statuses: Vec<u16>,
+    /// What the body of the call is.
+    #[serde(default)]
+    pub body: HttpBody,
+}
+
+/// What the body of a call is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpBody {
+    /// The task's input.
+    #[default]
+    Input,
+    /// A JSON object with the task's input and what its predecessors have returned, see `InputView`.
+    Results,
 }
 
 fn method_default() -> String {
