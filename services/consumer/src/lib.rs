@@ -9,10 +9,12 @@ mod lateness;
 mod members;
 mod queue_lengths;
 mod quota;
+mod quota_bucket;
 mod refill;
 mod scan;
 mod schedules;
 mod service;
+mod token_bucket;
 mod wait;
 mod watchdog;
 

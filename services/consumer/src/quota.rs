@@ -1,116 +1,108 @@
 //! Rate limits: how many tasks of a job may be enqueued now.
+//!
+//! The bucket of a job is in the store, because several consumers may enqueue tasks of one job. A consumer takes tokens from
+//! it in grants, by compare-and-set, and only when it has found a due task: a job without due tasks costs nothing. What is
+//! left of a grant lapses soon, so that a consumer keeps no tokens that others could use.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use dueline_domain::{Job, JobName, Quota};
+use dueline_domain::{Job, JobName, Timestamp};
+use dueline_ports::{QuotaSwap, QuotaWrite, Rng, Store, StoreError};
+use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-/// A token bucket: tokens are added at a rate, up to a capacity.
-#[derive(Clone, Debug)]
-pub(crate) struct TokenBucket {
-    rate_per_s: f64,
-    capacity: f64,
-    tokens: f64,
-    at: Instant,
-}
+use crate::quota_bucket::{BucketLevel, BucketRate};
 
-impl TokenBucket {
-    /// A full bucket.
-    pub(crate) fn full(rate_per_s: f64, capacity: f64, now: Instant) -> Self {
-        Self {
-            rate_per_s,
-            capacity,
-            tokens: capacity,
-            at: now,
-        }
-    }
-
-    /// Changes rate and capacity, and keeps the tokens that still fit.
-    fn resize(&mut self, rate_per_s: f64, capacity: f64, now: Instant) {
-        self.refill(now);
-        (self.rate_per_s, self.capacity) = (rate_per_s, capacity);
-        self.tokens = self.tokens.min(capacity);
-    }
-
-    fn refill(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.tokens = (self.tokens + elapsed * self.rate_per_s).min(self.capacity);
-        self.at = self.at.max(now);
-    }
-
-    /// The number of whole tokens available now.
-    pub(crate) fn available(&mut self, now: Instant) -> usize {
-        self.refill(now);
-        // Rounding errors leave sums of fractions slightly below the whole number.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the capacity is a small positive number"
-        )]
-        let whole = (self.tokens + 1e-6).floor() as usize;
-        whole
-    }
-
-    /// Takes tokens. Taking more than are available puts the bucket into debt.
-    pub(crate) fn take(&mut self, count: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "batches are small")]
-        let count = count as f64;
-        self.tokens -= count;
-    }
-
-    /// Takes one token, if one is available.
-    pub(crate) fn try_take(&mut self, now: Instant) -> bool {
-        let is_available = self.available(now) > 0;
-        if is_available {
-            self.take(1);
-        }
-        is_available
-    }
-
-    /// When enough tokens are available for another scan: a tenth of a second's worth, at least one.
-    fn next_scan_at(&self) -> Option<Instant> {
-        let enough = (self.rate_per_s / 10.0).max(1.0).min(self.capacity);
-        let missing = (enough - self.tokens) / self.rate_per_s;
-        let wait = Duration::try_from_secs_f64(missing.max(0.0)).ok()?;
-        self.at.checked_add(wait + Duration::from_millis(1))
-    }
-}
+/// How long a grant may be used.
+const GRANT_LIFETIME: Duration = Duration::from_secs(2);
+/// The share of a second for which tokens are taken at least, so that a job at its limit costs few writes.
+const GRANT_TIME: Duration = Duration::from_millis(250);
+/// Most tries of one grant, each after another consumer was faster.
+const TRIES_MAX: usize = 4;
+/// Wait after these tries, or after a failed write.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Grants that are taken at once.
+const GRANTS_AT_ONCE: usize = 16;
 
 /// The quotas of all jobs that have one.
-#[derive(Debug, Default)]
-pub(crate) struct JobQuotas(BTreeMap<JobName, JobQuota>);
+#[derive(Debug)]
+pub(crate) struct JobQuotas {
+    /// When this consumer started. The bucket of a job that is older begins empty if the store does not know it, so that a
+    /// restart grants no second burst.
+    started_at: Timestamp,
+    jobs: BTreeMap<JobName, JobQuota>,
+}
 
 #[derive(Debug)]
 struct JobQuota {
-    bucket: TokenBucket,
-    /// The number of tasks allowed in the current scan.
-    allowed: usize,
-    /// Whether the job had at least as many pending tasks when it was last allowed any.
+    rate: BucketRate,
+    /// When the job was last changed.
+    changed_at: Timestamp,
+    /// The level as the store had it last.
+    level: Option<BucketLevel>,
+    /// Tokens that this consumer has taken and not used.
+    granted: usize,
+    granted_at: Instant,
+    /// How many the last grant had, and whether it was used up.
+    last_grant: usize,
+    /// When the next grant may be taken.
+    next_at: Instant,
+    /// Whether the job has more due tasks than were allowed in the last scan.
     is_limited: bool,
 }
 
+/// What taking grants works with.
+pub(crate) struct Granting<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) rng: &'a dyn Rng,
+    /// Most tokens of one grant.
+    pub(crate) batch_max: usize,
+    pub(crate) now: Timestamp,
+}
+
 impl JobQuotas {
-    /// Updates the quotas from the current jobs. Returns how many pending tasks to read of limited jobs: none of a
-    /// paused job, and no more of others than their quota allows.
+    pub(crate) const fn new(started_at: Timestamp) -> Self {
+        Self {
+            started_at,
+            jobs: BTreeMap::new(),
+        }
+    }
+
+    /// Updates the quotas from the current jobs. Returns how many pending tasks to read of limited jobs: none of a paused
+    /// job, no more of others than their grants allow, and one of a job that may take a grant.
     pub(crate) fn limits(
         &mut self,
         jobs: &[Arc<Job>],
         batch_max: usize,
         now: Instant,
     ) -> BTreeMap<JobName, usize> {
-        let mut quotas = std::mem::take(&mut self.0);
+        let mut known = std::mem::take(&mut self.jobs);
         let mut limits = BTreeMap::new();
         for job in jobs {
-            if let Some((rate_per_s, capacity)) = rate_and_capacity(job.quota) {
-                let mut quota = quotas.remove(&job.name).unwrap_or_else(|| JobQuota {
-                    bucket: TokenBucket::full(rate_per_s, capacity, now),
-                    allowed: 0,
+            if let Some(rate) = BucketRate::of(job.quota) {
+                let mut quota = known.remove(&job.name).unwrap_or_else(|| JobQuota {
+                    rate,
+                    changed_at: job.changed_at,
+                    level: None,
+                    granted: 0,
+                    granted_at: now,
+                    last_grant: 0,
+                    next_at: now,
                     is_limited: false,
                 });
-                quota.bucket.resize(rate_per_s, capacity, now);
-                quota.allowed = quota.bucket.available(now).min(batch_max);
-                limits.insert(job.name.clone(), quota.allowed);
-                self.0.insert(job.name.clone(), quota);
+                if quota.rate != rate {
+                    (quota.rate, quota.granted, quota.next_at) = (rate, 0, now);
+                }
+                if now.saturating_duration_since(quota.granted_at) >= GRANT_LIFETIME {
+                    (quota.granted, quota.last_grant) = (0, 0);
+                }
+                let probe = usize::from(quota.next_at <= now);
+                limits.insert(job.name.clone(), quota.granted.max(probe).min(batch_max));
+                self.jobs.insert(job.name.clone(), quota);
             }
             if job.paused {
                 limits.insert(job.name.clone(), 0);
@@ -119,82 +111,114 @@ impl JobQuotas {
         limits
     }
 
-    /// Records how many pending tasks of a job the current scan has read.
-    pub(crate) fn record_pending(&mut self, job: &JobName, pending: usize) {
-        if let Some(quota) = self.0.get_mut(job).filter(|quota| quota.allowed > 0) {
-            quota.is_limited = pending >= quota.allowed;
+    /// Takes grants for jobs of which a scan has found pending tasks, where no grant is left. Returns the jobs that have
+    /// none afterwards, and whether one has more than the scan has found.
+    pub(crate) async fn take_grants(
+        &mut self,
+        granting: &Granting<'_>,
+        pending: &BTreeMap<JobName, usize>,
+    ) -> (BTreeSet<JobName>, bool) {
+        let started_at = self.started_at;
+        let wanting = self.jobs.iter_mut().filter(|(job, quota)| {
+            quota.granted == 0 && pending.get(*job).is_some_and(|pending| *pending > 0)
+        });
+        let grants = wanting.map(|(job, quota)| {
+            Box::pin(async move {
+                if let Err(error) = quota.take_grant(granting, job, started_at).await {
+                    tracing::warn!(job.name = %job, %error, "failed to take tokens of a quota");
+                    quota.next_at = Instant::now() + RETRY_AFTER;
+                }
+                (job.clone(), quota.granted)
+            })
+        });
+        let grants: Vec<_> = grants.collect();
+        let granted: Vec<_> = stream::iter(grants)
+            .buffer_unordered(GRANTS_AT_ONCE)
+            .collect()
+            .await;
+        let has_more = granted
+            .iter()
+            .any(|(job, granted)| *granted > pending.get(job).copied().unwrap_or(0));
+        let refused = granted.into_iter().filter(|(_, granted)| *granted == 0);
+        (refused.map(|(job, _)| job).collect(), has_more)
+    }
+
+    /// Records how many pending tasks of a job the current scan has read, of as many as it was allowed to read.
+    pub(crate) fn record_pending(&mut self, job: &JobName, pending: usize, allowed: usize) {
+        if let Some(quota) = self.jobs.get_mut(job).filter(|_| allowed > 0) {
+            quota.is_limited = pending >= allowed;
         }
     }
 
-    /// Takes enqueued tasks of a job from its quota.
+    /// Takes enqueued tasks of a job from its grant.
     pub(crate) fn spend(&mut self, job: &JobName, count: usize) {
-        if let Some(quota) = self.0.get_mut(job) {
-            quota.bucket.take(count);
+        if let Some(quota) = self.jobs.get_mut(job) {
+            quota.granted = quota.granted.saturating_sub(count);
         }
     }
 
     /// When a job that reached its quota may continue.
     pub(crate) fn next_scan_at(&self) -> Option<Instant> {
-        let is_limited = self.0.values().filter(|quota| quota.is_limited);
-        is_limited
-            .filter_map(|quota| quota.bucket.next_scan_at())
-            .min()
+        let is_limited = self.jobs.values().filter(|quota| quota.is_limited);
+        is_limited.map(|quota| quota.next_at).min()
     }
 }
 
-/// The rate and capacity of a quota; `None` without a limit.
-fn rate_and_capacity(quota: Quota) -> Option<(f64, f64)> {
-    // A rate that is not a positive number allows nothing, because a mistake must not remove the limit.
-    let rate_per_s = quota.rate_per_s?;
-    if rate_per_s.is_nan() || rate_per_s <= 0.0 {
-        return Some((0.0, 0.0));
-    }
-    let rate_per_s = rate_per_s.min(1e9);
-    let burst = quota.burst.map_or(rate_per_s, f64::from);
-    Some((rate_per_s, burst.max(1.0)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_bucket_starts_full_and_fills_at_its_rate() {
-        let start = Instant::now();
-        let mut bucket = TokenBucket::full(10.0, 20.0, start);
-        assert_eq!(bucket.available(start), 20);
-        bucket.take(20);
-        assert_eq!(
-            bucket.next_scan_at(),
-            Some(start + Duration::from_millis(101))
-        );
-        assert_eq!(bucket.available(start + Duration::from_millis(550)), 5);
-        assert_eq!(bucket.available(start + Duration::from_secs(60)), 20);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_rate_below_one_per_second_still_allows_single_tasks() {
-        let start = Instant::now();
-        let (rate, capacity) = rate_and_capacity(Quota {
-            rate_per_s: Some(0.1),
-            burst: None,
-        })
-        .unwrap();
-        let mut bucket = TokenBucket::full(rate, capacity, start);
-        assert!(bucket.try_take(start));
-        assert!(!bucket.try_take(start + Duration::from_secs(9)));
-        assert!(bucket.try_take(start + Duration::from_secs(10)));
-    }
-
-    #[test]
-    fn a_rate_that_is_not_positive_allows_nothing() {
-        for rate in [0.0, -1.0, f64::NAN] {
-            let quota = Quota {
-                rate_per_s: Some(rate),
-                burst: Some(100),
+impl JobQuota {
+    /// Takes what the bucket has, up to a useful size. When it has nothing, the next grant waits until it has.
+    async fn take_grant(
+        &mut self,
+        granting: &Granting<'_>,
+        job: &JobName,
+        started_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let (rate, now) = (self.rate, granting.now);
+        // A job that uses its grants up gets larger ones, up to what a scan moves.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a small positive number"
+        )]
+        let least = rate.tokens_in(GRANT_TIME).ceil().max(1.0) as usize;
+        let most = least.max(self.last_grant * 2).min(granting.batch_max);
+        for _ in 0..TRIES_MAX {
+            let level = self
+                .level
+                .unwrap_or_else(|| match self.changed_at < started_at {
+                    true => BucketLevel::empty(rate, now),
+                    false => BucketLevel::full(now),
+                });
+            let granted = level.available(rate, now).min(most);
+            let is_known = self.level.is_some();
+            if granted == 0 && is_known {
+                let wait = level.wait_for(rate.tokens_in(GRANT_TIME), rate, now);
+                let next_at = Instant::now().checked_add(wait + Duration::from_millis(1));
+                self.next_at =
+                    next_at.unwrap_or_else(|| Instant::now() + Duration::from_secs(3_600));
+                self.last_grant = 0;
+                return Ok(());
+            }
+            let without = level.without(granted, rate, now);
+            let swap = QuotaSwap {
+                job: job.clone(),
+                seen: self.level.map(|level| level.0),
+                level: without.0,
+                write: granting.rng.write_id(),
+                now,
             };
-            assert_eq!(rate_and_capacity(quota), Some((0.0, 0.0)));
+            match granting.store.swap_quota(swap).await? {
+                QuotaWrite::Done => {
+                    self.level = Some(without);
+                    (self.granted, self.last_grant) = (granted, granted);
+                    (self.granted_at, self.next_at) = (Instant::now(), Instant::now());
+                    if granted > 0 {
+                        return Ok(());
+                    }
+                }
+                QuotaWrite::Differs(level) => self.level = level.map(BucketLevel),
+            }
         }
-        assert_eq!(rate_and_capacity(Quota::default()), None);
+        self.next_at = Instant::now() + RETRY_AFTER;
+        Ok(())
     }
 }

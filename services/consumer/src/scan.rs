@@ -22,7 +22,7 @@ use crate::{
     lateness::RecentLateness,
     members::CurrentShare,
     queue_lengths::{QueueLength, QueueLengths},
-    quota::JobQuotas,
+    quota::{Granting, JobQuotas},
     wait::{ScanSchedule, WakeTime},
     watchdog::Watchdog,
 };
@@ -110,10 +110,11 @@ impl DueScan {
         waiting: Arc<WaitingTasks>,
     ) -> Self {
         let watchdog = Watchdog::new(&config);
+        let job_quotas = JobQuotas::new(deps.clock.now());
         Self {
             config,
             deps,
-            job_quotas: JobQuotas::default(),
+            job_quotas,
             watchdog,
             backoffs: JobBackoffs::default(),
             queue_lengths: QueueLengths::default(),
@@ -213,10 +214,10 @@ impl DueScan {
             },
             latest: instant + self.config.poll_period,
         };
+        let next_grant = self.job_quotas.next_scan_at();
+        let next_grant = next_grant.map(|at| at.max(ended + SCAN_SPACING));
         let resend_at = lost_messages_left.then(|| ended + RESEND_SPACING);
-        Ok(schedule
-            .no_later_than(self.job_quotas.next_scan_at())
-            .no_later_than(resend_at))
+        Ok(schedule.no_later_than(next_grant).no_later_than(resend_at))
     }
 
     /// Creates missing queues: a queue in memory is gone after a restart, and one elsewhere may have been deleted.
@@ -265,7 +266,7 @@ impl DueScan {
         let instant = Instant::now();
         // Tasks that the store returned too early are skipped.
         for task in page.tasks.into_iter().filter(|t| t.trigger_at <= now) {
-            if task.kind.is_pending() {
+            if uses_quota(task.kind) {
                 *pending.entry(task.job.clone()).or_default() += 1;
             }
             let turn = read_per_job.entry(task.job.clone()).or_default();
@@ -274,17 +275,25 @@ impl DueScan {
                 turns.push((*turn, task));
             }
         }
-        for (job, count) in limits.keys().map(|job| (job, pending.get(job))) {
-            self.job_quotas
-                .record_pending(job, count.copied().unwrap_or(0));
+        for (job, allowed) in limits {
+            let count = pending.get(job).copied().unwrap_or(0);
+            self.job_quotas.record_pending(job, count, *allowed);
         }
+        let granting = Granting {
+            store: &*self.deps.store,
+            rng: &*self.deps.rng,
+            batch_max: self.config.batch_max,
+            now,
+        };
+        let (refused, has_more) = self.job_quotas.take_grants(&granting, &pending).await;
+        turns.retain(|(_, task)| !(uses_quota(task.kind) && refused.contains(&task.job)));
         // The sort is stable: it keeps the order within a turn and within a job.
         turns.sort_by_key(|(turn, _)| *turn);
 
         // Tasks that a quota holds do not cause an immediate scan.
         let is_full = |count: &usize| *count >= self.config.batch_max;
         let mut plan = ScanPlan {
-            left_over: page.more && read_per_job.values().any(is_full),
+            left_over: has_more || (page.more && read_per_job.values().any(is_full)),
             ..ScanPlan::default()
         };
         let mut resends = Vec::new();
@@ -525,6 +534,11 @@ impl ScanResult {
         }
         None
     }
+}
+
+/// Whether the move of a due task counts against the quota of its job. A message that is sent again does not.
+fn uses_quota(kind: StateKind) -> bool {
+    kind.is_pending() && kind != StateKind::Enqueued
 }
 
 /// Whether the task moved between the scan and the write, which is expected.

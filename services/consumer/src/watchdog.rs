@@ -5,7 +5,7 @@ use std::time::Duration;
 use dueline_domain::{Policy, StateKind, Timestamp};
 use tokio::time::Instant;
 
-use crate::{Config, quota::TokenBucket};
+use crate::{Config, token_bucket::TokenBucket};
 
 /// Number of missed polls after which the store counts as having been unreadable.
 const OUTAGE_AFTER_POLLS: u32 = 3;

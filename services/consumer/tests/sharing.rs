@@ -3,10 +3,10 @@
 mod kit;
 
 use dueline_consumer::{CONSUMER_KIND, Config, Sharing};
-use dueline_domain::{StateKind, WorkerId};
+use dueline_domain::{Job, Quota, StateKind, WorkerId};
 use dueline_ports::WorkerStore as _;
 use dueline_runtime::Shutdown;
-use kit::{Kit, definition, name, secs};
+use kit::{Kit, START, definition, name, secs};
 use tokio::time::sleep;
 
 fn config(incarnation: u64) -> Config {
@@ -69,4 +69,47 @@ async fn consumers_share_the_work_and_take_over_from_a_consumer_that_is_gone() {
     stops[1].stop_intake();
     submit_and_wait(&kit, 8).await;
     submit_and_wait(&kit, 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_126_a_quota_holds_for_all_consumers_together_and_over_their_restarts() {
+    let kit = Kit::new().await;
+    let quota = Quota {
+        rate_per_s: Some(10.0),
+        burst: Some(20),
+    };
+    kit.put(Job {
+        quota,
+        changed_at: START,
+        ..definition("a")
+    })
+    .await;
+    kit.submit_many("a", secs(0), 2_000).await;
+    // None of them knows the others, so each reads all tasks.
+    let start = || {
+        (1..=4)
+            .map(|n| kit.start_separate(config(n)))
+            .collect::<Vec<_>>()
+    };
+    let mut stops = start();
+    let (mut before, mut least) = (0, u64::MAX);
+    for second in 1..=40 {
+        kit.run_until(secs(second)).await;
+        let enqueued = kit.count("a", StateKind::Enqueued).await;
+        let burst = if second == 1 { 20 } else { 0 };
+        let (now, most) = (enqueued - before, 11 + burst);
+        assert!(now <= most, "{now} in second {second}");
+        if second > 1 {
+            least = least.min(now);
+        }
+        before = enqueued;
+        if second % 10 == 0 {
+            stops.drain(..).for_each(|stop| stop.stop_intake());
+            stops = start();
+        }
+    }
+    assert!((360..=420).contains(&before), "{before} in 40 s");
+    assert!(least >= 5, "{least} in a second");
+    stops.iter().for_each(Shutdown::stop_intake);
+    kit.stop().await;
 }

@@ -8,6 +8,7 @@ mod cost;
 pub mod fakes;
 mod families;
 mod queue;
+mod quotas;
 mod schedules;
 mod send_enqueued;
 mod share;
@@ -19,6 +20,7 @@ pub use clock::{Clock, Rng};
 pub use cost::Cost;
 pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
+pub use quotas::{LocalQuotas, QuotaSwap, QuotaWrite};
 pub use schedules::{
     DueSchedulesPage, DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore,
 };

@@ -8,7 +8,7 @@ use dueline_domain::{
     Timestamp, Token, WorkerId, WriteId,
 };
 
-use crate::{FamilyStore, ScheduleStore, Share};
+use crate::{FamilyStore, QuotaSwap, QuotaWrite, ScheduleStore, Share};
 
 /// Everything a backend stores.
 pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore {}
@@ -38,6 +38,10 @@ pub trait JobStore: Send + Sync + 'static {
     /// Deletes a definition and its finished tasks. `InUse` while the job has tasks that are unfinished or owe an effect,
     /// `HasSchedules` while it has schedules, `NotFound` if it does not exist.
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError>;
+
+    /// Replaces the level of a job's quota, by compare-and-set, so that all consumers of the store share one bucket. A
+    /// store may forget a level that was not replaced for a day, and one that a single process owns when it ends.
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError>;
 }
 
 /// A definition to store.

@@ -17,6 +17,7 @@ mod list;
 mod load;
 mod open;
 mod prune;
+mod quotas;
 mod row;
 mod schedules;
 pub mod schema;

@@ -11,6 +11,7 @@
 //! | idempotency key | `k#` job `#` generation `#` slot | key |
 //! | schedule | `s#` job `#` generation `#` slot | name |
 //! | edge to a task that waits for a task | `e#` job `#` generation `#` slot | id of the task that is waited for, kind, job and id of the one that waits |
+//! | level of a job's quota | `q#` job `#` generation | `quota` |
 //! | worker | `workers` | id |
 
 use dueline_domain::{JobName, ScheduleName, TaskId, hash::fnv1a};
@@ -94,6 +95,11 @@ impl JobPartitions {
     /// The partition of the edges of the tasks that wait for a task.
     pub(crate) fn edges_of(&self, id: &TaskId) -> String {
         self.edges(self.slot(id.as_bytes()))
+    }
+
+    /// The partition of the level of the job's quota.
+    pub(crate) fn quota(&self) -> String {
+        format!("q#{}#{}", self.job, self.generation)
     }
 
     /// The partition of the index for a shard.

@@ -10,8 +10,8 @@ use dueline_domain::{
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
-    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, StoreError, TaskStore, WorkerRecord,
-    WorkerStore,
+    PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, StoreError,
+    TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -120,6 +120,10 @@ impl JobStore for DynamoStore {
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         self.delete_job(name).await
+    }
+
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        self.swap_quota(swap).await
     }
 }
 

@@ -4,8 +4,9 @@ mod kit;
 
 use dueline_domain::{
     Due, Effect, Event, Job, NewTask, Outcome, Policy, RetryPolicy, Settle, Sink, TaskOptions,
+    WriteId,
 };
-use dueline_ports::{JobStore as _, ListQuery, TaskStore as _};
+use dueline_ports::{JobStore as _, ListQuery, QuotaSwap, QuotaWrite, TaskStore as _};
 use kit::{FaultyConnection, TaskDriver, at, job};
 
 /// Write units that the engine reported since the last call.
@@ -406,4 +407,28 @@ async fn f_120_due_and_list_use_query_and_nothing_ever_scans() {
     store.jobs().await.unwrap();
     let rest = [all, due_calls, list_calls, connection.take()].concat();
     assert!(rest.iter().all(|call| call.operation != "Scan"));
+}
+
+#[tokio::test]
+async fn f_126_a_grant_of_a_quota_costs_one_write_unit() {
+    let mut metered = MeteredDriver::new().await;
+    let swap = |seen: Option<i64>, level: i64| QuotaSwap {
+        job: job("mail").name,
+        seen,
+        level,
+        write: WriteId::from_random(level.unsigned_abs()),
+        now: at(0),
+    };
+    metered.step_units();
+    let mut units = Vec::new();
+    for (seen, level, expected) in [
+        (None, 10, QuotaWrite::Done),
+        (Some(10), 20, QuotaWrite::Done),
+        (Some(20), -5, QuotaWrite::Done),
+    ] {
+        let answer = metered.driver.store.swap_quota(swap(seen, level)).await;
+        assert_eq!(answer.unwrap(), expected);
+        units.push(metered.step_units());
+    }
+    assert_eq!(units, [1.0; 3]);
 }

@@ -12,9 +12,9 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
-    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, StoreError, TaskStore, WorkerRecord,
-    WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, LocalQuotas, OwnedTask,
+    Page, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore,
+    StoreError, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -38,6 +38,7 @@ pub struct SqliteStore {
     /// A separate reader for the services, so that long lists of clients do not delay the scan for due tasks.
     scanner: Option<ReaderHandle>,
     jobs: Arc<SharedJobs>,
+    quotas: LocalQuotas,
     health: Arc<WriteHealth>,
     options: SqliteOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -60,6 +61,7 @@ impl SqliteStore {
             reader: None,
             scanner: None,
             jobs: jobs.clone(),
+            quotas: LocalQuotas::default(),
             health: health.clone(),
             options: options.clone(),
             threads: Mutex::default(),
@@ -218,9 +220,14 @@ impl JobStore for SqliteStore {
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         let name = name.clone();
+        self.quotas.forget(&name);
         self.writer()?
             .call(move |writer| writer.delete_job(&name))
             .await
+    }
+
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        Ok(self.quotas.swap(swap))
     }
 }
 

@@ -11,8 +11,8 @@ use dueline_domain::{
 use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
-    PutJob, PutSchedule, ScheduleQuery, ScheduleStore, Store, StoreError, TaskStore, WorkerRecord,
-    WorkerStore,
+    PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, Store, StoreError,
+    TaskStore, WorkerRecord, WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -46,6 +46,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         self.below().delete_job(name).await
+    }
+
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        self.below().swap_quota(swap).await
     }
 
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
@@ -181,6 +185,10 @@ impl<T: StoreLayer> JobStore for T {
 
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         StoreLayer::delete_job(self, name).await
+    }
+
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        StoreLayer::swap_quota(self, swap).await
     }
 }
 

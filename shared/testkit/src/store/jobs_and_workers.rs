@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, Timestamp, WorkerId};
 use dueline_ports::{
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, StoreError, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError,
+    WorkerRecord, WorkerStore,
 };
 
 use super::{FaultyStore, StoreMethod};
@@ -40,6 +41,11 @@ impl JobStore for FaultyStore {
     async fn delete_job(&self, name: &JobName) -> Result<(), StoreError> {
         self.call_one(StoreMethod::DeleteJob, || self.inner.delete_job(name))
             .await
+    }
+
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        let call = || self.inner.swap_quota(swap.clone());
+        self.call_one(StoreMethod::SwapQuota, call).await
     }
 }
 

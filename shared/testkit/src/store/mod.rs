@@ -33,6 +33,8 @@ pub enum StoreMethod {
     PauseJob,
     /// `JobStore::delete_job`
     DeleteJob,
+    /// `JobStore::swap_quota`
+    SwapQuota,
     /// `TaskStore::create`
     Create,
     /// `TaskStore::get`

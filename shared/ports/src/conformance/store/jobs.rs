@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Backoff, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId,
+    Backoff, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId, WriteId,
 };
 
 use super::kit::{StoreKit, at, fatal, job, job_name, secs, success};
-use crate::{JobStats, ListQuery, PutJob, Store, StoreError};
+use crate::{JobStats, ListQuery, PutJob, QuotaSwap, QuotaWrite, Store, StoreError};
 
 /// A job with no setting at its default.
 fn unusual() -> Job {
@@ -260,4 +260,31 @@ pub async fn f_110_only_finished_tasks_past_their_retention_are_pruned(store: Ar
         4
     );
     assert_eq!(kit.prune(10_000, 100).await, 0);
+}
+
+pub async fn f_126_a_level_of_a_quota_is_replaced_by_one_of_two_callers(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let swap = |seen: Option<i64>, level: i64| QuotaSwap {
+        job: job_name("mail"),
+        seen,
+        level,
+        write: WriteId::from_random(level.unsigned_abs()),
+        now: at(0),
+    };
+    let ask = |swap: QuotaSwap| async { kit.store.swap_quota(swap).await.expect("an answer") };
+    assert_eq!(ask(swap(Some(1), 2)).await, QuotaWrite::Differs(None));
+    assert_eq!(ask(swap(None, 5)).await, QuotaWrite::Done);
+    assert_eq!(ask(swap(None, 6)).await, QuotaWrite::Differs(Some(5)));
+    assert_eq!(ask(swap(Some(4), 6)).await, QuotaWrite::Differs(Some(5)));
+    let both = [swap(Some(5), -7), swap(Some(5), i64::MAX)];
+    let [first, second] = both.map(ask);
+    let answers = [first.await, second.await];
+    assert_eq!(answers, [QuotaWrite::Done, QuotaWrite::Differs(Some(-7))]);
+
+    // A job of the same name that is created later begins without a level.
+    let deleted = kit.store.delete_job(&job_name("mail")).await;
+    deleted.expect("a job without tasks");
+    kit.put(job("mail")).await;
+    assert_eq!(ask(swap(Some(-7), 9)).await, QuotaWrite::Differs(None));
+    assert_eq!(ask(swap(None, 9)).await, QuotaWrite::Done);
 }

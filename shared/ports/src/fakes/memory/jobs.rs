@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use dueline_domain::{Job, JobName, Timestamp};
 
 use super::MemoryStore;
-use crate::{JobStore, PutJob, StoreError};
+use crate::{JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError};
 
 #[async_trait]
 impl JobStore for MemoryStore {
@@ -75,6 +75,11 @@ impl JobStore for MemoryStore {
             }
         }
         contents.jobs.remove(name);
+        self.quotas.forget(name);
         Ok(())
+    }
+    async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
+        self.lock().job(&swap.job)?;
+        Ok(self.quotas.swap(swap))
     }
 }

@@ -16,6 +16,7 @@ use std::{
 use dueline_domain::Task;
 
 use self::state::MemoryContents;
+use crate::LocalQuotas;
 
 /// A store in memory. The same calls in the same order give the same results.
 ///
@@ -24,6 +25,7 @@ use self::state::MemoryContents;
 #[derive(Default)]
 pub struct MemoryStore {
     contents: Mutex<MemoryContents>,
+    pub(super) quotas: LocalQuotas,
 }
 
 impl MemoryStore {
