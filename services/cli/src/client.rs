@@ -94,6 +94,17 @@ impl RestClient {
         .await
     }
 
+    /// Sends a POST request without a body. `path` follows `/v1`; each part is escaped.
+    pub(crate) async fn post(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<JsonAnswer, CliError> {
+        let url = self.url(path, query);
+        self.call(Method::POST, url, RequestBody::Empty, self.timeout)
+            .await
+    }
+
     /// Sends a request with a body. `path` follows `/v1`; each part is escaped.
     pub(crate) async fn send(
         &self,

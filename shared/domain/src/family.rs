@@ -343,6 +343,22 @@ impl Task {
         }
     }
 
+    /// Whether the task was cancelled because the other one, which it waited for, ended as it did.
+    pub fn was_cancelled_by(&self, kind: EdgeKind, from: &TaskAddress) -> bool {
+        let family = self
+            .family()
+            .filter(|_| self.kind() == StateKind::Cancelled);
+        let Some(family) = family else {
+            return false;
+        };
+        let mut waited_for = match kind {
+            EdgeKind::Follower => family.after.iter(),
+            EdgeKind::Child => family.parent.as_slice().iter(),
+        };
+        let end = waited_for.find_map(|one| one.end.filter(|_| one.task == *from));
+        end.is_some_and(|end| family.refusal(kind, from, end).is_some())
+    }
+
     /// Whether other tasks may wait for this one.
     pub fn has_followers(&self) -> bool {
         self.family().is_some_and(|family| family.has_followers)

@@ -85,7 +85,8 @@ fn settles(before: &Task, after: &Task) -> bool {
         owed: before.owed.clone(),
         ..after.clone()
     };
-    before.owed.is_some() && before.kind().is_final() && unchanged == *before
+    let owes = before.owed.is_some() || after.owed.is_some();
+    owes && before.kind().is_final() && unchanged == *before
 }
 
 /// Checks that `after` may follow `before`.

@@ -254,7 +254,8 @@ impl StateKind {
             ),
             Retriable => matches!(next, Retriable | New | Enqueued | Cancelled | Dropped),
             Failed | Trashed => matches!(next, New),
-            Succeeded | Cancelled | Dropped => false,
+            Cancelled => matches!(next, Waiting),
+            Succeeded | Dropped => false,
         }
     }
 

@@ -20,6 +20,10 @@ pub trait FamilyStore: Send + Sync + 'static {
     /// exist.
     async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError>;
 
+    /// Records that a child has not ended. An edge that does not exist is stored. `NotFound` if the job of the parent does
+    /// not exist.
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError>;
+
     /// Up to `limit` children of a task whose end is not recorded, in any order. As with [`FamilyStore::edges`], what was
     /// acknowledged before counts.
     async fn open_children(

@@ -152,6 +152,20 @@ impl DynamoStore {
             .map(drop)
     }
 
+    /// The edge has nothing but its end, so it is replaced by one without.
+    pub(crate) async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        let Edge { from, kind, to } = edge;
+        let jobs = self.jobs(false).await?;
+        let jobs = self.jobs_including(jobs, &from.job).await?;
+        let entry = jobs.get(&from.job);
+        let entry = entry.ok_or_else(|| StoreError::no_job(&from.job))?;
+        let context = CallContext::of_job(from.job.as_str(), "reopen_edge");
+        let partition = entry.partitions.edges_of(&from.id);
+        let key = ItemKey::new(partition, sort_key(&from.id, kind, &to));
+        let put = self.table.put(context, key.item(), None);
+        put.await.map(drop)
+    }
+
     pub(crate) async fn open_children(
         &self,
         parent: &TaskAddress,

@@ -237,6 +237,10 @@ impl FamilyStore for DynamoStore {
         self.end_edge(edge, end).await
     }
 
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        self.reopen_edge(edge).await
+    }
+
     async fn open_children(
         &self,
         parent: &TaskAddress,

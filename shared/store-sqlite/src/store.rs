@@ -398,7 +398,13 @@ impl FamilyStore for SqliteStore {
 
     async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
         self.writer()?
-            .call(move |writer| writer.end_edge(&edge, end))
+            .call(move |writer| writer.end_edge(&edge, Some(end)))
+            .await
+    }
+
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        self.writer()?
+            .call(move |writer| writer.end_edge(&edge, None))
             .await
     }
 

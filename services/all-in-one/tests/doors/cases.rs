@@ -389,7 +389,7 @@ fn changes() -> Vec<Case> {
             "a redrive of a task that has not ended",
             ("not_finished", None),
             (Method::POST, &path("redrive"), None),
-            ask!(frontend => frontend.call(&call(), Redrive { job: mail(), id: id() })),
+            ask!(frontend => frontend.call(&call(), Redrive { job: mail(), id: id(), with_followers: false })),
         ),
         case(
             "a pause of a job that does not exist",

@@ -50,12 +50,12 @@ pub(crate) fn path(id: TaskId) -> String {
     format!("jobs/mail/tasks/{id}")
 }
 
-async fn show(node: &TestNode, id: TaskId) -> Value {
+pub(crate) async fn show(node: &TestNode, id: TaskId) -> Value {
     node.send(Method::GET, &path(id), None).await
 }
 
 /// Waits for the end of a task.
-async fn ended(node: &TestNode, id: TaskId) -> Value {
+pub(crate) async fn ended(node: &TestNode, id: TaskId) -> Value {
     let path = format!("{}?wait=20s", path(id));
     node.send(Method::GET, &path, None).await
 }

@@ -4,6 +4,7 @@
 mod cases;
 mod families;
 mod node;
+mod redrive;
 mod results;
 mod schedules;
 

@@ -50,6 +50,15 @@ impl Query {
         self.get("wait").map(duration).transpose()
     }
 
+    /// Whether a parameter is `true`.
+    pub(super) fn flag(&self, name: &'static str) -> Result<bool, ApiError> {
+        self.get(name).map_or(Ok(false), |text| {
+            let message = "must be true or false";
+            let parsed = text.parse();
+            parsed.map_err(|_| ApiError::invalid(name, ErrorReason::InvalidValue, message))
+        })
+    }
+
     /// `limit`. A text that is no number is out of range, too.
     pub(super) fn limit(&self) -> usize {
         self.get("limit")

@@ -2,7 +2,7 @@
 
 use dueline_api::{
     ApiError, Call,
-    operation::{Cancel, Modify, Redrive},
+    operation::{Cancel, Modify},
 };
 use dueline_domain::{Event, JobName, Task, TaskAddress, TaskId};
 use dueline_ports::{Command, StoreError};
@@ -30,15 +30,14 @@ impl Serve for Modify {
     }
 }
 
-impl Serve for Redrive {
-    async fn serve(self, inner: &Inner, _: &Call) -> Result<Task, ApiError> {
-        inner.apply(self.job, self.id, Event::Redrive).await
-    }
-}
-
 impl Inner {
     /// One event for one task, with its effects.
-    async fn apply(&self, job: JobName, id: TaskId, event: Event) -> Result<Task, ApiError> {
+    pub(super) async fn apply(
+        &self,
+        job: JobName,
+        id: TaskId,
+        event: Event,
+    ) -> Result<Task, ApiError> {
         let deps = &self.deps;
         let command = Command {
             job,

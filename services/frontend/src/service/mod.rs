@@ -6,6 +6,7 @@ mod family_view;
 mod jobs;
 mod list;
 mod read;
+mod revive;
 mod run_to_completion;
 mod schedules;
 mod submit;

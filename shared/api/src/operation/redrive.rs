@@ -11,6 +11,8 @@ pub struct Redrive {
     pub job: JobName,
     /// The task.
     pub id: TaskId,
+    /// Whether those that were cancelled because of it wait for it again. Then the task may have been redriven before.
+    pub with_followers: bool,
 }
 
 impl Operation for Redrive {
@@ -39,6 +41,7 @@ mod grpc {
             Ok(Self {
                 job: job_name("job", &request.job)?,
                 id: task_id("id", &request.id)?,
+                with_followers: request.with_followers,
             })
         }
 
@@ -46,6 +49,7 @@ mod grpc {
             proto::RedriveRequest {
                 job: self.job.to_string(),
                 id: self.id.to_string(),
+                with_followers: self.with_followers,
             }
         }
 

@@ -275,7 +275,11 @@ async fn changes_of_tasks_arrive() {
         assert_eq!(script.calls(), [said("", modify)]);
     }
     script.answers(good.clone());
-    let redrive = Redrive { job, id };
+    let redrive = Redrive {
+        job,
+        id,
+        with_followers: true,
+    };
     let answer = client.call(&Call::default(), redrive.clone()).await;
     assert_eq!(answer, good);
     assert_eq!(script.calls(), [said("", redrive)]);
@@ -326,6 +330,7 @@ async fn every_error_arrives_with_all_its_fields() {
                 Redrive {
                     job: name("a"),
                     id: id(1),
+                    with_followers: false,
                 },
             )
             .await;

@@ -94,6 +94,10 @@ pub enum Event {
     },
     /// An operator puts a failed or trashed task back with a fresh count of tries.
     Redrive,
+    /// A task that was cancelled because another one ended waits for that one again, which was redriven.
+    Revive(Revive),
+    /// A child of a task whose family is closed was redriven.
+    Reopen,
     /// All children of a task that has succeeded seem to have ended.
     Close(Close),
     /// The consumer has done, or failed to do, an effect that the task owes.
@@ -121,6 +125,8 @@ impl Event {
             Self::Modify { .. } => Verb::Modify,
             Self::Drop { .. } => Verb::Drop,
             Self::Redrive => Verb::Redrive,
+            Self::Revive(_) => Verb::Revive,
+            Self::Reopen => Verb::Reopen,
             Self::Settle(_) => Verb::Settle,
         }
     }
@@ -138,6 +144,15 @@ pub struct Release {
     pub end: TaskEnd,
     /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
     pub token: Option<Token>,
+}
+
+/// A task that was cancelled waits again. The event is refused if it was cancelled for another reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revive {
+    /// Why this task waits for the other one.
+    pub kind: EdgeKind,
+    /// The task because of whose end this one was cancelled.
+    pub from: TaskAddress,
 }
 
 /// The two steps by which a family is closed, so that no child slips in between: a mark, which a new child removes, and the

@@ -14,6 +14,7 @@ mod reclaim;
 mod redrive;
 mod rejected;
 mod release;
+mod revive;
 mod settle;
 mod start;
 mod transition;
@@ -29,7 +30,8 @@ use crate::{
 };
 
 pub use event::{
-    Claim, Close, Event, Modification, Outcome, Reclaim, Release, RunningCancel, Settle, Trigger,
+    Claim, Close, Event, Modification, Outcome, Reclaim, Release, Revive, RunningCancel, Settle,
+    Trigger,
 };
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
@@ -80,6 +82,8 @@ pub fn apply(
         Event::Modify { change, token } => modify::modify(&context, change, *token),
         Event::Drop { reason } => cancel::drop(&context, reason),
         Event::Redrive => redrive::redrive(&context),
+        Event::Reopen => revive::reopen(&context),
+        Event::Revive(cause) => revive::revive(&context, cause),
         Event::Settle(settle) => settle::settle(&context, settle),
     }
 }

@@ -40,7 +40,7 @@ const fn row(unfinished: [Cell; 6], finished: Reason) -> [Cell; 11] {
 /// The ordinary event of each verb: present token, valid lease, trigger time just passed, handler successful, a cancel
 /// that refuses running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the final states.
 #[rustfmt::skip]
-const TABLE: [(Verb, [Cell; 11]); 18] = [
+const TABLE: [(Verb, [Cell; 11]); 20] = [
     (Verb::Close, row([no(NotFinished); 6], Finished)),
     (Verb::Follow, row([to(StateKind::Waiting), to(New), to(Enqueued), to(Claimed), to(Processing), to(Retriable)], Finished)),
     (Verb::Release, row([to(Enqueued), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting)], NotWaiting)),
@@ -61,6 +61,11 @@ const TABLE: [(Verb, [Cell; 11]); 18] = [
         no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished),
         no(Finished), to(New), no(Finished), to(New), no(Finished),
     ]),
+    (Verb::Revive, [
+        no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished), no(NotFinished),
+        no(Finished), no(Finished), no(NotWaiting), no(Finished), no(Finished),
+    ]),
+    (Verb::Reopen, row([no(NotFinished); 6], Finished)),
     // The samples owe nothing.
     (Verb::Settle, row([no(NotFinished); 6], Moved)),
 ];
@@ -213,6 +218,11 @@ fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
             reason: "gate".into(),
         },
         Verb::Redrive => Event::Redrive,
+        Verb::Revive => Event::Revive(Revive {
+            kind: EdgeKind::Follower,
+            from: other(),
+        }),
+        Verb::Reopen => Event::Reopen,
         Verb::Settle => settle_event(task, None),
     }
 }
@@ -345,7 +355,7 @@ fn a_resend_of_a_message_that_a_new_priority_has_replaced_is_refused() {
 #[test]
 fn f_069_each_verb_in_each_state_does_what_the_table_says() {
     let verbs: BTreeSet<_> = TABLE.iter().map(|(verb, _)| *verb).collect();
-    assert_eq!(verbs.len(), 18);
+    assert_eq!(verbs.len(), 20);
     for (verb, row) in TABLE {
         for (kind, expected) in StateKind::ALL.into_iter().zip(row) {
             let task = sample(kind);
@@ -382,6 +392,11 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
         ..sample(kind)
     };
     let trigger = |task: &Task| ordinary(Verb::Trigger, task, right);
+    let mut cancelled = sample(Cancelled);
+    let mut family = waiting_for(other());
+    family.after[0].end = Some(TaskEnd::Failed);
+    cancelled.options.get_or_insert_default().family = Some(Box::new(family));
+    let revive = ordinary(Verb::Revive, &cancelled, right);
     let soon = modify_event(Some(at(50_000)));
     let request = cancel_event(RunningCancel::Request);
     let (done, stopped) = (Outcome::Success { result: None }, Outcome::Cancelled);
@@ -390,6 +405,7 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     vec![
         (later, release, now, to(New)),
         call(StateKind::Waiting, refused, to(Cancelled)),
+        (cancelled, revive, now, to(StateKind::Waiting)),
         call(New, soon.clone(), to(New)),
         call(Enqueued, soon.clone(), to(New)),
         call(Retriable, soon, to(New)),

@@ -39,6 +39,10 @@ pub enum Verb {
     Drop,
     /// [`Event::Redrive`]
     Redrive,
+    /// [`Event::Revive`]
+    Revive,
+    /// [`Event::Reopen`]
+    Reopen,
     /// [`Event::Settle`]
     Settle,
 }
@@ -64,6 +68,8 @@ impl Verb {
             Self::Modify => "modify",
             Self::Drop => "drop",
             Self::Redrive => "redrive",
+            Self::Revive => "revive",
+            Self::Reopen => "reopen",
             Self::Settle => "settle",
         }
     }

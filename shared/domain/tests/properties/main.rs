@@ -31,6 +31,8 @@ fn check(
             | Verb::Modify
             | Verb::Drop
             | Verb::Redrive
+            | Verb::Revive
+            | Verb::Reopen
     );
     let after = match decided {
         Err(rejected) => {
@@ -46,7 +48,12 @@ fn check(
         !before.kind().is_final()
             || matches!(
                 draft.verb,
-                Verb::Redrive | Verb::Settle | Verb::Follow | Verb::Close
+                Verb::Redrive
+                    | Verb::Revive
+                    | Verb::Reopen
+                    | Verb::Settle
+                    | Verb::Follow
+                    | Verb::Close
             )
     );
     let ends = after.kind().is_final() && !before.kind().is_final();

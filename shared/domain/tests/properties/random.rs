@@ -6,8 +6,8 @@ use bytes::Bytes;
 use dueline_domain::{
     Backoff, Claim, Close, EdgeKind, Effect, Event, Family, Jitter, JobName, Modification, NewTask,
     Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Release, RetryClass, RetryPolicy,
-    RunningCancel, Settle, Sink, State, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp,
-    Token, Trigger, Verb, WorkerId, WriteId,
+    Revive, RunningCancel, Settle, Sink, State, Task, TaskAddress, TaskEnd, TaskId, TaskOptions,
+    Timestamp, Token, Trigger, Verb, WorkerId, WriteId,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ pub(crate) struct EventDraft {
     pub(crate) random: u64,
 }
 
-const VERBS: [Verb; 18] = [
+const VERBS: [Verb; 20] = [
     Verb::Close,
     Verb::Follow,
     Verb::Release,
@@ -47,6 +47,8 @@ const VERBS: [Verb; 18] = [
     Verb::Modify,
     Verb::Drop,
     Verb::Redrive,
+    Verb::Revive,
+    Verb::Reopen,
     Verb::Settle,
 ];
 
@@ -297,6 +299,11 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
             reason: "gate".into(),
         },
         Verb::Redrive => Event::Redrive,
+        Verb::Revive => Event::Revive(Revive {
+            kind: EdgeKind::Follower,
+            from: predecessor(),
+        }),
+        Verb::Reopen => Event::Reopen,
         Verb::Settle => Event::Settle(Settle {
             seen: match draft.stale {
                 true => WriteId::from_random(u64::MAX - 1),

@@ -151,6 +151,10 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.below().end_edge(edge, end).await
     }
 
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        self.below().reopen_edge(edge).await
+    }
+
     async fn open_children(
         &self,
         parent: &TaskAddress,
@@ -300,6 +304,10 @@ impl<T: StoreLayer> FamilyStore for T {
 
     async fn end_edge(&self, edge: Edge, end: TaskEnd) -> Result<(), StoreError> {
         StoreLayer::end_edge(self, edge, end).await
+    }
+
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        StoreLayer::reopen_edge(self, edge).await
     }
 
     async fn open_children(

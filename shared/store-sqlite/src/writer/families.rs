@@ -21,7 +21,8 @@ impl Writer {
         Ok(())
     }
 
-    pub(crate) fn end_edge(&self, edge: &Edge, end: TaskEnd) -> Result<(), ItemError> {
+    /// `None` means that the task has not ended.
+    pub(crate) fn end_edge(&self, edge: &Edge, end: Option<TaskEnd>) -> Result<(), ItemError> {
         let row = self.job_row(&edge.from.job)?;
         let Edge { from, kind, to } = edge;
         let (job, id) = (to.job.as_str(), to.id.as_bytes());
@@ -31,7 +32,7 @@ impl Writer {
                 "INSERT INTO edge (job, task, kind, to_job, to_task, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                  ON CONFLICT DO UPDATE SET ended = ?6",
             )?
-            .execute((row, from.id.as_bytes(), kind, job, id, end.name()))?;
+            .execute((row, from.id.as_bytes(), kind, job, id, end.map(TaskEnd::name)))?;
         Ok(())
     }
 }

@@ -154,7 +154,15 @@ impl TaskTimeline {
         let redriven = verb == Verb::Redrive;
         let ended = before.kind().is_final();
         let settled = verb == Verb::Settle;
-        violations.require(!ended || redriven || settled, "one final state", detail);
+        let in_family = matches!(
+            verb,
+            Verb::Follow | Verb::Close | Verb::Revive | Verb::Reopen
+        );
+        violations.require(
+            !ended || redriven || settled || in_family,
+            "one final state",
+            detail,
+        );
         if settled && after.owed.is_none() {
             let done = before
                 .finished_at

@@ -94,6 +94,11 @@ impl FamilyStore for FaultyStore {
         self.call_one(StoreMethod::EndEdge, call).await
     }
 
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        let call = || self.inner.reopen_edge(edge.clone());
+        self.call_one(StoreMethod::ReopenEdge, call).await
+    }
+
     async fn open_children(
         &self,
         parent: &TaskAddress,

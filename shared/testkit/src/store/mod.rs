@@ -75,6 +75,8 @@ pub enum StoreMethod {
     Edges,
     /// `FamilyStore::end_edge`
     EndEdge,
+    /// `FamilyStore::reopen_edge`
+    ReopenEdge,
     /// `FamilyStore::open_children`
     OpenChildren,
 }

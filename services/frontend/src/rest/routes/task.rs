@@ -166,11 +166,14 @@ async fn cancel(
 }
 
 /// Put a failed or trashed task back, with a fresh count of tries
+///
+/// With `with_followers` the tasks that were cancelled because of it, or because of one of those, wait for it again.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/tasks/{id}/redrive", tag = "tasks", operation_id = "redrive_task",
     params(
         ("job" = String, Path, description = "Name of the job"),
         ("id" = String, Path, description = "Id of the task"),
+        ("with_followers" = Option<bool>, Query, description = "Whether those that were cancelled because of it wait for it again"),
     ),
     responses(
         (status = 200, description = "The task as it is now", body = TaskView),
@@ -183,7 +186,12 @@ async fn redrive(
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    Query::of(&uri, &[])?;
-    let task = app.call(&call, Redrive { job, id }).await?;
+    let with_followers = Query::of(&uri, &["with_followers"])?.flag("with_followers")?;
+    let redrive = Redrive {
+        job,
+        id,
+        with_followers,
+    };
+    let task = app.call(&call, redrive).await?;
     show(&app, &call, &task).await
 }

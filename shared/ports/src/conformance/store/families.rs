@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use dueline_domain::{
-    Close, EdgeKind, Effect, Event, Family, NewTask, Policy, Predecessor, Reason, Release,
+    Close, EdgeKind, Effect, Event, Family, NewTask, Policy, Predecessor, Reason, Release, Revive,
     RunningCancel, State, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TriggerOn,
 };
 
@@ -208,6 +208,53 @@ pub async fn f_095_waiting_tasks_are_checked_and_hide_no_other(store: Arc<dyn St
     assert_eq!(cancelled.kind(), StateKind::Cancelled);
 }
 
+pub async fn a_12_a_task_that_was_cancelled_because_of_another_one_waits_for_it_again(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(1)),
+        ..Policy::default()
+    })
+    .await;
+    let task = kit
+        .create(0, waiting_for(&kit, &[1, 2], TriggerOn::Success))
+        .await;
+    let task = kit
+        .apply(1, &task, release(&kit, 1, TaskEnd::Succeeded))
+        .await;
+    let task = kit.apply(2, &task, release(&kit, 2, TaskEnd::Failed)).await;
+    let revive = |number| {
+        Event::Revive(Revive {
+            kind: EdgeKind::Follower,
+            from: address("import", number),
+        })
+    };
+    assert_eq!(
+        kit.refused(3, &task, revive(1)).await,
+        Reason::NotWaiting,
+        "it was not cancelled because of this one"
+    );
+    let task = kit.apply(4, &task, revive(2)).await;
+    let check_at = at(60_004);
+    assert_eq!(task.state, State::Waiting { check_at });
+    assert_eq!((task.error.as_deref(), task.finished_at), (None, None));
+    assert_eq!(kit.refused(5, &task, revive(2)).await, Reason::NotFinished);
+    assert_eq!(kit.prune(90_000, 10).await, 0);
+    let due: Vec<_> = kit
+        .due(60_004)
+        .await
+        .tasks
+        .iter()
+        .map(|due| due.id)
+        .collect();
+    assert_eq!(due, [task.id]);
+    let task = kit
+        .apply(6, &task, release(&kit, 2, TaskEnd::Succeeded))
+        .await;
+    assert_eq!(task.kind(), StateKind::Enqueued);
+}
+
 pub async fn f_002_a_repeated_submit_that_waits_is_one_task(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
     let submit = waiting_for(&kit, &[1, 2], TriggerOn::Success);
@@ -388,6 +435,13 @@ pub async fn f_094_open_children_are_those_whose_end_is_not_recorded(store: Arc<
     for end in [TaskEnd::Failed, TaskEnd::Failed] {
         kit.store.end_edge(child(31), end).await.expect("an end");
     }
+    // The child was redriven.
+    for _ in 0..2 {
+        kit.store.reopen_edge(child(31)).await.expect("reopened");
+        assert_eq!(open(100).await, [address("import", 31)]);
+    }
+    let end = TaskEnd::Failed;
+    kit.store.end_edge(child(31), end).await.expect("an end");
     // The edge of a child may be missing.
     let late = kit.store.end_edge(child(200), TaskEnd::Succeeded).await;
     late.expect("an end");
@@ -450,5 +504,49 @@ pub async fn f_094_an_open_family_is_kept_until_it_is_closed(store: Arc<dyn Stor
         parent.family().map(|family| family.children_failed),
         Some(3)
     );
+    assert_eq!(kit.prune(90_000_000, 100).await, 1);
+}
+
+pub async fn a_14_a_closed_family_is_open_again_when_a_child_is_redriven(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    kit.set_policy(Policy {
+        retention: Some(secs(1)),
+        ..Policy::default()
+    })
+    .await;
+    let parent = kit.create(0, kit.new_task()).await;
+    assert_eq!(
+        kit.refused(1, &parent, Event::Reopen).await,
+        Reason::NotFinished
+    );
+    let parent = kit.apply(1, &parent, Event::Follow(EdgeKind::Child)).await;
+    let parent = kit.run(2, &parent, "w").await;
+    let parent = kit.finish(3, &parent, success("done")).await;
+    let settle = Event::Settle(dueline_domain::Settle {
+        seen: parent.write,
+        effect: Effect::Children,
+        failed: None,
+    });
+    let mut parent = kit.apply(4, &parent, settle).await;
+    for round in 0..2 {
+        let ms = 1_000 * (round + 1);
+        for failed in [None, Some(3)] {
+            let seen = parent.write;
+            let close = Event::Close(Close { seen, failed });
+            parent = kit.apply(ms, &parent, close).await;
+        }
+        assert_eq!(parent.owed, None);
+        if round == 0 {
+            parent = kit.apply(ms + 1, &parent, Event::Reopen).await;
+            assert!(parent.is_open_family());
+            assert_eq!(
+                kit.refused(ms + 2, &parent, Event::Reopen).await,
+                Reason::NotFinished
+            );
+            assert_eq!(kit.prune(90_000_000, 100).await, 0);
+            let due = kit.due(ms + 60_001).await.owed;
+            assert_eq!(due.len(), 1, "it is checked now and then");
+        }
+    }
     assert_eq!(kit.prune(90_000_000, 100).await, 1);
 }

@@ -134,6 +134,8 @@ macro_rules! store_conformance {
             f_095_waiting_tasks_are_checked_and_hide_no_other
             f_002_a_repeated_submit_that_waits_is_one_task
             f_095_followers_are_read_page_by_page_and_each_once
+            a_12_a_task_that_was_cancelled_because_of_another_one_waits_for_it_again
+            a_14_a_closed_family_is_open_again_when_a_child_is_redriven
             f_098_edges_from_an_unknown_job_are_refused
             edges_are_deleted_some_time_after_their_task
             f_094_open_children_are_those_whose_end_is_not_recorded

@@ -51,6 +51,14 @@ impl FamilyStore for MemoryStore {
         Ok(())
     }
 
+    async fn reopen_edge(&self, edge: Edge) -> Result<(), StoreError> {
+        let mut contents = self.lock();
+        contents.job(&edge.from.job)?;
+        let edges = contents.edges.entry(edge.from).or_default();
+        edges.insert((edge.kind, edge.to), None);
+        Ok(())
+    }
+
     async fn open_children(
         &self,
         parent: &TaskAddress,
