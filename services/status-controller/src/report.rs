@@ -1,8 +1,8 @@
 //! Processes the reports of owners.
 
 use dueline_api::{Action, ApiError, Report, ReportAck};
-use dueline_domain::{Event, Rejected, Task, Timestamp, Token};
-use dueline_ports::{Applied, Command, StoreError};
+use dueline_domain::{Event, Rejected, Timestamp, Token};
+use dueline_ports::{Applied, StoreError};
 use dueline_runtime::log_transition;
 use tokio::time::Instant;
 
@@ -45,7 +45,7 @@ impl StatusControllerService {
                 Some(ack) => pending.push(PendingAnswer::Cached(ack)),
                 None => {
                     pending.push(PendingAnswer::Written(self.pending_write(&report)));
-                    commands.push(self.command(report));
+                    commands.push(report.into_command(&*deps.rng));
                 }
             }
         }
@@ -132,7 +132,7 @@ impl StatusControllerService {
                         interval,
                     ));
                 }
-                Ok(report_ack(task, now))
+                Ok(ReportAck::of(task, now))
             }
         };
         let answers = pending.into_iter().map(|pending| match pending {
@@ -142,36 +142,6 @@ impl StatusControllerService {
         let answers = answers.collect();
         counts.record();
         answers
-    }
-
-    fn command(&self, report: Report) -> Command {
-        let token = report.token;
-        let event = match report.action {
-            Action::Start => Event::Start { token },
-            Action::Heartbeat => Event::Heartbeat { token },
-            Action::Extend { by } => Event::Extend { token, by },
-            Action::Checkpoint { payload } => Event::Checkpoint { token, payload },
-            Action::Finish {
-                started_at,
-                outcome,
-            } => Event::Finish {
-                token,
-                started_at,
-                outcome,
-                jitter: self.deps.rng.jitter(),
-            },
-            Action::Abandon => Event::Abandon {
-                token,
-                next: self.deps.rng.token(),
-            },
-            Action::Trash { reason } => Event::Trash { token, reason },
-        };
-        Command {
-            job: report.job,
-            id: report.id,
-            event,
-            write: report.write,
-        }
     }
 }
 
@@ -199,15 +169,6 @@ const fn renews(event: &Event) -> bool {
             | Event::Extend { .. }
             | Event::Checkpoint { .. }
     )
-}
-
-fn report_ack(task: &Task, now: Timestamp) -> ReportAck {
-    let lease = task.lease();
-    ReportAck {
-        state: task.kind(),
-        cancel_requested: task.cancel_requested,
-        lease: lease.map(|lease| lease.ends_at().since(now)),
-    }
 }
 
 /// Whether an error means that the event came too late: the worker does not own the task any more, the task is in a

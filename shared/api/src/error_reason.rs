@@ -190,6 +190,8 @@ reasons! {
     NoJob = "no_job",
     /// This process exports no metrics.
     NoMetrics = "no_metrics",
+    /// No owner is named.
+    NoOwner = "no_owner",
     /// The field needs a predecessor.
     NoPredecessor = "no_predecessor",
     /// No queue is named.
@@ -218,6 +220,8 @@ reasons! {
     NotFound = "not_found",
     /// The server does not offer this call.
     NotOffered = "not_offered",
+    /// Somebody else than the named owner owns the task.
+    NotOwner = "not_owner",
     /// The process cannot serve at present.
     NotReady = "not_ready",
     /// The call was not sent.
@@ -236,6 +240,8 @@ reasons! {
     ParentEnded = "parent_ended",
     /// The parent, in the same batch, was refused.
     ParentRefused = "parent_refused",
+    /// The job is paused.
+    Paused = "paused",
     /// The payload is larger than the limit.
     PayloadTooLarge = "payload_too_large",
     /// A predecessor has ended in a way for which the task would be cancelled.

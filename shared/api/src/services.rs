@@ -6,9 +6,10 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use dueline_domain::{
-    Handler, Job, JobName, Outcome, StateKind, Task, TaskId, TaskRef, Timestamp, Token, Weight,
-    WorkerId, WriteId,
+    Event, Handler, Job, JobName, Outcome, StateKind, Task, TaskId, TaskRef, Timestamp, Token,
+    Weight, WorkerId, WriteId,
 };
+use dueline_ports::{Command, Rng};
 
 use crate::{ApiError, PredecessorResult};
 
@@ -256,6 +257,39 @@ pub struct Report {
     pub trace: Option<Arc<str>>,
 }
 
+impl Report {
+    /// The command that carries the report to a store.
+    pub fn into_command(self, rng: &dyn Rng) -> Command {
+        let token = self.token;
+        let event = match self.action {
+            Action::Start => Event::Start { token },
+            Action::Heartbeat => Event::Heartbeat { token },
+            Action::Extend { by } => Event::Extend { token, by },
+            Action::Checkpoint { payload } => Event::Checkpoint { token, payload },
+            Action::Finish {
+                started_at,
+                outcome,
+            } => Event::Finish {
+                token,
+                started_at,
+                outcome,
+                jitter: rng.jitter(),
+            },
+            Action::Abandon => Event::Abandon {
+                token,
+                next: rng.token(),
+            },
+            Action::Trash { reason } => Event::Trash { token, reason },
+        };
+        Command {
+            job: self.job,
+            id: self.id,
+            event,
+            write: self.write,
+        }
+    }
+}
+
 /// What happened to an owned task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -287,6 +321,18 @@ pub enum Action {
         /// Why.
         reason: Arc<str>,
     },
+}
+
+impl ReportAck {
+    /// The answer to a report whose task is `task` now.
+    pub fn of(task: &Task, now: Timestamp) -> Self {
+        let lease = task.lease();
+        Self {
+            state: task.kind(),
+            cancel_requested: task.cancel_requested,
+            lease: lease.map(|lease| lease.ends_at().since(now)),
+        }
+    }
 }
 
 /// Answer to a report.

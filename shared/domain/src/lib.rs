@@ -23,8 +23,8 @@ pub use ids::{IdError, JobName, ScheduleName, TaskId, TaskRef, Token, WorkerId, 
 pub use invariants::{Violation, check_task, check_transition};
 pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
-    Claim, Close, Event, Modification, Outcome, Reason, Reclaim, Rejected, Release, Revive,
-    RunningCancel, Settle, Transition, Trigger, Verb, apply,
+    Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reason, Reclaim,
+    Rejected, Release, Revive, RunningCancel, Settle, Transition, Trigger, Verb, apply,
 };
 pub use limits::{Limits, limits};
 pub use priority::{Priority, PriorityError, Weight, WeightError};

@@ -92,6 +92,11 @@ impl Lease {
         }
     }
 
+    /// Whether the lease ends only when its owner ends it.
+    pub fn never_ends(&self) -> bool {
+        self.ends_at() == Timestamp::MAX
+    }
+
     /// When the lease ends: the earlier of `expires_at` and `deadline_at`.
     pub fn ends_at(&self) -> Timestamp {
         self.deadline_at
@@ -239,7 +244,7 @@ impl StateKind {
         use StateKind::*;
         match self {
             Waiting => matches!(next, Waiting | New | Enqueued | Cancelled),
-            New => matches!(next, New | Enqueued | Cancelled | Dropped),
+            New => matches!(next, New | Enqueued | Claimed | Cancelled | Dropped),
             Enqueued => matches!(
                 next,
                 Enqueued | New | Claimed | Processing | Cancelled | Dropped
@@ -252,7 +257,10 @@ impl StateKind {
                 next,
                 Processing | Succeeded | Failed | Retriable | Trashed | Enqueued | Cancelled
             ),
-            Retriable => matches!(next, Retriable | New | Enqueued | Cancelled | Dropped),
+            Retriable => matches!(
+                next,
+                Retriable | New | Enqueued | Claimed | Cancelled | Dropped
+            ),
             Failed | Trashed => matches!(next, New),
             Cancelled => matches!(next, Waiting),
             Succeeded | Dropped => false,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use dueline_domain::{Policy, State, Task, Timestamp};
+use dueline_domain::{Lease, Policy, State, Task, Timestamp};
 
 /// How far the hint may be behind the trigger time before the next write of an owner or of a retry moves it. Each scan
 /// reads the entries whose hint has passed.
@@ -55,8 +55,18 @@ fn new_hint(task: &Task, job: &Policy, trigger_at: Timestamp) -> Timestamp {
     match task.state {
         State::Waiting { .. } | State::New { .. } | State::Retriable { .. } => trigger_at,
         _ if task.owed.is_some() => trigger_at,
+        // A claim that its owner has made long stays out of the scans. The start of its run may move the hint back.
+        State::Claimed { .. } if is_long_claim(task, job) => trigger_at,
         _ => trigger_at.min(task.changed_at.after(hint_lead(&task.policy(job)))),
     }
+}
+
+/// Whether the claim of a task lasts longer than its job would let it.
+fn is_long_claim(task: &Task, job: &Policy) -> bool {
+    let ends = |lease: &Lease| lease.ends_at().since(task.changed_at);
+    let policy = task.policy(job);
+    task.lease()
+        .is_some_and(|lease| ends(lease) > policy.claim_timeout)
 }
 
 /// How long a task that was checked and not due is remembered as such, when `entries` tasks of its partition have

@@ -85,6 +85,7 @@ macro_rules! raw {
 }
 
 // After the macros, which it uses.
+mod board;
 mod schedules;
 mod submits;
 
@@ -95,6 +96,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(changes());
     cases.extend(reads());
     cases.extend(schedules::schedules());
+    cases.extend(board::board());
     cases
 }
 

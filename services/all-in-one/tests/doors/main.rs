@@ -1,6 +1,7 @@
 //! One node on a real SQLite file with its port open, asked through REST, gRPC and the embedded API. The same fault has
 //! the same kind, reason, field and text, whichever of the three is used.
 
+mod board;
 mod cases;
 mod families;
 mod node;

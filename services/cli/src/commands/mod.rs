@@ -25,6 +25,7 @@ mod schedule;
 mod serve;
 mod setup;
 mod task;
+mod trash;
 mod worker;
 mod worker_run;
 
@@ -55,6 +56,9 @@ pub enum Command {
     /// Submit, read and change tasks
     #[command(subcommand)]
     Task(task::Command),
+    /// Review the tasks that were trashed
+    #[command(subcommand)]
+    Trash(trash::Command),
     /// Show when rules of schedules fire
     #[command(subcommand)]
     Schedule(schedule::Command),
@@ -82,6 +86,7 @@ impl Command {
             Self::Bench(command) => command.run(context).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,
+            Self::Trash(command) => command.run(context).await,
             Self::Schedule(command) => command.run(context).await,
             Self::Worker(command) => command.run(context).await,
             Self::Health(command) => command.run(context).await,

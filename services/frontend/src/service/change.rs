@@ -38,13 +38,18 @@ impl Inner {
         id: TaskId,
         event: Event,
     ) -> Result<Task, ApiError> {
-        let deps = &self.deps;
         let command = Command {
             job,
             id,
             event,
-            write: deps.rng.write_id(),
+            write: self.deps.rng.write_id(),
         };
+        Ok(self.write(command).await?.without_secrets())
+    }
+
+    /// Carries out a command, with its effects.
+    pub(super) async fn write(&self, command: Command) -> Result<Task, StoreError> {
+        let deps = &self.deps;
         let now = deps.clock.now();
         let effects = deps.effects();
         let mut results = effects.apply(&*deps.store, now, vec![command]).await;
@@ -56,7 +61,9 @@ impl Inner {
             })
         })?;
         let task = *applied.task;
-        log_transition(None, &task);
-        Ok(task.without_secrets())
+        if !applied.repeated {
+            log_transition(None, &task);
+        }
+        Ok(task)
     }
 }

@@ -1,5 +1,6 @@
 //! The frontend in the process of the store: one file per group of operations.
 
+mod board;
 mod change;
 mod families;
 mod family_view;

@@ -3,11 +3,13 @@
 
 mod backfill_schedule;
 mod cancel;
+mod claim_task;
 mod delete_job;
 mod delete_schedule;
 mod get_family;
 mod get_job;
 mod get_job_stats;
+mod get_lease;
 mod get_schedule;
 mod get_task;
 mod list_jobs;
@@ -20,6 +22,7 @@ mod pause_schedule;
 mod put_job;
 mod put_schedule;
 mod redrive;
+mod report_task;
 mod shown_schedule;
 mod submit;
 mod trigger_schedule;
@@ -31,11 +34,13 @@ use async_trait::async_trait;
 pub use self::{
     backfill_schedule::BackfillSchedule,
     cancel::Cancel,
+    claim_task::{ClaimTask, ClaimedTask},
     delete_job::DeleteJob,
     delete_schedule::DeleteSchedule,
     get_family::{FamilyMember, FamilyPage, GetFamily},
     get_job::GetJob,
     get_job_stats::GetJobStats,
+    get_lease::{GetLease, LeaseEnd, TaskLease},
     get_schedule::{GetSchedule, NEXT_DEFAULT, NEXT_MAX},
     get_task::GetTask,
     list_jobs::ListJobs,
@@ -48,6 +53,7 @@ pub use self::{
     put_job::PutJob,
     put_schedule::PutSchedule,
     redrive::Redrive,
+    report_task::{ReportTask, ReportedTask},
     shown_schedule::{NextFiring, ShownSchedule},
     submit::{Submit, Submitted},
     trigger_schedule::TriggerSchedule,
@@ -75,7 +81,8 @@ pub trait Operation: Clone + Debug + Send + Sync + 'static {
 /// Carries an operation out: the service itself, or a client of it.
 #[async_trait]
 pub trait Callable<O: Operation>: Send + Sync + 'static {
-    /// Carries out `operation` for the caller of `call`. Answers hold no fencing token and no write id.
+    /// Carries out `operation` for the caller of `call`. Answers hold no fencing token and no write id,
+    /// except for the token that the caller of [`ClaimTask`] gets.
     async fn call(&self, call: &Call, operation: O) -> Result<O::Output, ApiError>;
 }
 
@@ -96,6 +103,9 @@ macro_rules! with_operations {
             cancel: Cancel,
             modify: Modify,
             redrive: Redrive,
+            claim_task: ClaimTask,
+            get_lease: GetLease,
+            report_task: ReportTask,
             put_schedule: PutSchedule,
             get_schedule: GetSchedule,
             list_schedules: ListSchedules,

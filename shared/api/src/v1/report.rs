@@ -12,7 +12,7 @@ use super::{
     backoff::millis,
     payload::{Forms, raw},
 };
-use crate::{Action, ApiError, ErrorReason, ReportAck, check};
+use crate::{Action, ApiError, ErrorReason, ReportAck, check, operation::ReportedTask};
 
 /// The proof of ownership alone: for `start`, `heartbeat` and `abandon`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -30,6 +30,9 @@ pub struct Owned {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 /// The lease shall end this long from now.
@@ -48,6 +51,9 @@ pub struct Extend {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// From now on; more than zero.
     #[schema(minimum = 1)]
     pub by_ms: i64,
@@ -69,6 +75,9 @@ pub struct Checkpoint {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The new input, as JSON.
     #[serde(
         default,
@@ -101,6 +110,9 @@ pub struct Complete {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// What the run returned, as JSON.
     #[serde(
         default,
@@ -136,6 +148,9 @@ pub struct Fail {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -173,6 +188,9 @@ pub struct Trash {
     )]
     #[schema(value_type = Option<String>)]
     pub write_id: Option<WriteId>,
+    /// Who the caller takes for the owner: the refusals are then those of a board, which name the real one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Why.
     pub reason: String,
 }
@@ -281,6 +299,22 @@ pub struct ReportedView {
     pub cancel_requested: bool,
     /// How long ownership lasts from now; null when there is none.
     pub lease_ms: Option<u64>,
+    /// Whether the report took effect. Only false for an extension by a named owner of a task that nobody owns.
+    #[serde(default = "done")]
+    pub done: bool,
+}
+
+const fn done() -> bool {
+    true
+}
+
+impl From<ReportedTask> for ReportedView {
+    fn from(reported: ReportedTask) -> Self {
+        Self {
+            done: reported.done,
+            ..reported.ack.into()
+        }
+    }
 }
 
 impl From<ReportAck> for ReportedView {
@@ -289,6 +323,7 @@ impl From<ReportAck> for ReportedView {
             state: reported.state,
             cancel_requested: reported.cancel_requested,
             lease_ms: reported.lease.map(millis),
+            done: true,
         }
     }
 }

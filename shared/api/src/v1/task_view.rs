@@ -159,8 +159,11 @@ pub struct TaskView {
     pub claimed_at: Option<Time>,
     /// When the owner was last heard of.
     pub heartbeat_at: Option<Time>,
-    /// When ownership lapses without another heartbeat.
+    /// When ownership lapses without another heartbeat; null for a claim that never expires.
     pub expires_at: Option<Time>,
+    /// Whether its claim never expires: only its owner, or an operator, ends it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub never_expires: bool,
     /// When its run timeout ends: the worker stops the run, and no heartbeat helps.
     pub deadline_at: Option<Time>,
     /// Whether a user asked to stop the run in progress.
@@ -285,6 +288,12 @@ impl TaskView {
         let firing = options.firing.as_ref();
         let policy = task.policy(job);
         let lease = task.lease();
+        let ends_at = lease.filter(|lease| !lease.never_ends());
+        let ends_at = ends_at.map(Lease::ends_at);
+        let trigger_at = match lease {
+            Some(_) => ends_at,
+            None => task.trigger_at(),
+        };
         let kind = task.kind();
         let family = task.family();
         let after = family.map_or(&[][..], |family| &family.after);
@@ -330,7 +339,7 @@ impl TaskView {
             original_run_at: options.original_run_at.map(Into::into),
             schedule: firing.map(|firing| firing.schedule.clone()),
             nominal_at: firing.map(|firing| firing.nominal_at.into()),
-            trigger_at: task.trigger_at().map(Into::into),
+            trigger_at: trigger_at.map(Into::into),
             created_at: task.created_at.into(),
             created_by: owned(options.created_by.as_ref()),
             changed_at: task.changed_at.into(),
@@ -349,7 +358,8 @@ impl TaskView {
             last_owner: task.last_owner.clone(),
             claimed_at: lease.map(|lease| lease.claimed_at.into()),
             heartbeat_at: lease.map(|lease| lease.heartbeat_at.into()),
-            expires_at: lease.map(|lease| lease.ends_at().into()),
+            expires_at: ends_at.map(Into::into),
+            never_expires: lease.is_some_and(Lease::never_ends),
             deadline_at: lease.and_then(Lease::run_ends_at).map(Into::into),
             cancel_requested: task.cancel_requested,
             runs: runs(task),

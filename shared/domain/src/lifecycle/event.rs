@@ -23,6 +23,8 @@ pub enum Event {
     Reclaim(Reclaim),
     /// A worker takes ownership.
     Claim(Claim),
+    /// An owner takes this very task, without its message.
+    ClaimChosen(ClaimChosen),
     /// The owner begins the run.
     Start {
         /// The token of the claim.
@@ -113,7 +115,7 @@ impl Event {
             Self::Release(_) => Verb::Release,
             Self::Trigger(_) => Verb::Trigger,
             Self::Reclaim(_) => Verb::Reclaim,
-            Self::Claim(_) => Verb::Claim,
+            Self::Claim(_) | Self::ClaimChosen(_) => Verb::Claim,
             Self::Start { .. } => Verb::Start,
             Self::Heartbeat { .. } => Verb::Heartbeat,
             Self::Extend { .. } => Verb::Extend,
@@ -210,6 +212,29 @@ pub struct Claim {
     pub worker: WorkerId,
     /// Whether the run begins with this write, because an executor is free.
     pub start: bool,
+}
+
+/// An owner takes a task that it has chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimChosen {
+    /// The token of the claim. It replaces that of the task's message, which becomes stale.
+    pub token: Token,
+    /// The new owner.
+    pub worker: WorkerId,
+    /// How long the claim lasts.
+    pub lifetime: ClaimLifetime,
+}
+
+/// How long a claim lasts before its run begins, unless its owner extends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClaimLifetime {
+    /// As long as the claim timeout of the job.
+    #[default]
+    OfJob,
+    /// As long as its owner has asked for.
+    For(Duration),
+    /// Until its owner ends it.
+    Never,
 }
 
 /// How a run ended.

@@ -30,8 +30,8 @@ use crate::{
 };
 
 pub use event::{
-    Claim, Close, Event, Modification, Outcome, Reclaim, Release, Revive, RunningCancel, Settle,
-    Trigger,
+    Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reclaim, Release,
+    Revive, RunningCancel, Settle, Trigger,
 };
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
@@ -66,6 +66,7 @@ pub fn apply(
         Event::Trigger(trigger) => trigger::trigger(&context, trigger),
         Event::Reclaim(lost) => reclaim::reclaim(&context, lost),
         Event::Claim(claim) => claim::claim(&context, claim),
+        Event::ClaimChosen(claim) => claim::claim_chosen(&context, claim),
         Event::Start { token } => start::start(&context, *token),
         Event::Heartbeat { token } => heartbeat::heartbeat(&context, *token),
         Event::Extend { token, by } => heartbeat::extend(&context, *token, *by),
@@ -205,6 +206,8 @@ fn error_text(text: &str) -> Arc<str> {
     Arc::from(truncate_text(text, limits().error_bytes_max))
 }
 
+#[cfg(test)]
+mod claim_tests;
 #[cfg(test)]
 mod family_tests;
 #[cfg(test)]

@@ -21,9 +21,14 @@ pub(super) fn begin(
     started_at: Timestamp,
 ) -> Transition {
     let policy = context.policy;
+    let mut expires_at = context.now.after(policy.heartbeat_timeout);
+    if lease.expires_at > lease.heartbeat_at.after(policy.claim_timeout) {
+        // Its owner has made the claim longer than the job would: the run does not shorten it.
+        expires_at = expires_at.max(lease.expires_at);
+    }
     let lease = Lease {
         heartbeat_at: context.now,
-        expires_at: context.now.after(policy.heartbeat_timeout),
+        expires_at,
         deadline_at: policy
             .run_timeout
             .map(|max| started_at.after(max).after(Policy::RUN_GRACE)),

@@ -88,11 +88,11 @@ const STALE: [(Verb, [Cell; 11]); 9] = [
 const STALE_REPORT: [Cell; 11] =
     row([no(NotClaimed), no(NotClaimed), no(Lost), no(Lost), no(Lost), no(Lost)], Finished);
 
-fn at(millis: i64) -> Timestamp {
+pub(super) fn at(millis: i64) -> Timestamp {
     Timestamp::clamped(millis)
 }
 
-fn token(number: u64) -> Token {
+pub(super) fn token(number: u64) -> Token {
     Token::from_random(number)
 }
 
@@ -100,16 +100,16 @@ fn write(number: u64) -> WriteId {
     WriteId::from_random(number)
 }
 
-const RIGHT: u64 = 7;
+pub(super) const RIGHT: u64 = 7;
 const WRONG: u64 = 8;
-const NEXT: u64 = 9;
+pub(super) const NEXT: u64 = 9;
 /// When every sample task last changed.
 const CHANGED: i64 = 10_000;
 /// The trigger time of every sample task: its due time, or the end of its lease.
-const TRIGGER: i64 = 20_000;
+pub(super) const TRIGGER: i64 = 20_000;
 
 /// A valid task in the given state.
-fn sample(kind: StateKind) -> Task {
+pub(super) fn sample(kind: StateKind) -> Task {
     let id = TaskId::from_bytes([1; 16]);
     let job = JobName::parse("mail").unwrap();
     let new = NewTask::now(id, job, Bytes::from_static(b"hello"));
@@ -293,7 +293,7 @@ fn time_of(verb: Verb) -> Timestamp {
 
 /// Applies an event and checks what holds for every call: a second call has the same result, the arguments are
 /// unchanged, and the new task is valid.
-fn apply_checked(task: &Task, event: &Event, now: Timestamp) -> Result<Task, Rejected> {
+pub(super) fn apply_checked(task: &Task, event: &Event, now: Timestamp) -> Result<Task, Rejected> {
     let before = task.clone();
     let decided = apply(task, &Policy::default(), event, write(2), now);
     let again = apply(task, &Policy::default(), event, write(2), now);
@@ -378,6 +378,7 @@ fn f_069_a_stale_token_is_refused_in_every_state_by_every_verb_that_carries_one(
 /// Events other than the ordinary ones, for the moves that only these events reach.
 fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
     let (right, now) = (token(RIGHT), at(TRIGGER - 1));
+    let choose = claim_tests::choose(ClaimLifetime::OfJob);
     let started_at = Some(at(CHANGED));
     let mut later = sample(StateKind::Waiting);
     later.run_at = at(90_000);
@@ -410,6 +411,8 @@ fn variants() -> Vec<(Task, Event, Timestamp, Cell)> {
         call(Enqueued, soon.clone(), to(New)),
         call(Retriable, soon, to(New)),
         call(Enqueued, claim_event(right, true), to(Processing)),
+        (sample(New), choose.clone(), at(TRIGGER), to(Claimed)),
+        (sample(Retriable), choose, at(TRIGGER), to(Claimed)),
         call(Claimed, request.clone(), to(Claimed)),
         call(Processing, request, to(Processing)),
         call(Claimed, finish(done), to(Succeeded)),

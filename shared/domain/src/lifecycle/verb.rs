@@ -15,7 +15,7 @@ pub enum Verb {
     Trigger,
     /// [`Event::Reclaim`]
     Reclaim,
-    /// [`Event::Claim`]
+    /// [`Event::Claim`], [`Event::ClaimChosen`]
     Claim,
     /// [`Event::Start`]
     Start,

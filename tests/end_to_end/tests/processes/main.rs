@@ -1,5 +1,6 @@
 //! Real processes on real files, one fault at a time.
 
+mod consumer;
 mod durable;
 mod families;
 mod owners;

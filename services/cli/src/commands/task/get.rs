@@ -86,6 +86,10 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("last owner", worker(&task.last_owner)),
         ("last heartbeat", when(task.heartbeat_at)),
         (
+            "claim",
+            task.never_expires.then(|| Cell::new("never expires")),
+        ),
+        (
             "payload",
             value(task.payload.as_deref(), task.payload_base64.as_deref()),
         ),

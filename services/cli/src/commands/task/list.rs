@@ -23,7 +23,8 @@ const PAGE_LEN_MAX: usize = 1_000;
 const EXAMPLES: &str = "\
 Examples:
   dueline task list greet --state failed --state trashed
-  dueline task list greet --tag demo --limit 1000 --json";
+  dueline task list greet --tag demo --limit 1000 --json
+  dueline task list greet --claimable --ids";
 
 /// Lists the tasks of a job.
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,18 @@ pub struct List {
     /// Only tasks in this state; may be repeated
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<StateKind>,
+
+    /// Only tasks that nobody owns and that have not ended
+    #[arg(long, conflicts_with_all = ["states", "claimable"])]
+    unclaimed: bool,
+
+    /// Only tasks that can be claimed now
+    #[arg(long, conflicts_with = "states")]
+    claimable: bool,
+
+    /// Read what is stored now. Every list does: nothing is cached
+    #[arg(long)]
+    fresh: bool,
 
     /// Only tasks with this tag
     #[arg(long)]
@@ -67,6 +80,10 @@ pub struct List {
     /// Cursor that an earlier list printed, to continue from there
     #[arg(long)]
     cursor: Option<String>,
+
+    /// Print nothing but JOB/ID of each task
+    #[arg(long, conflicts_with = "json")]
+    ids: bool,
 }
 
 /// A page of tasks in the server's own JSON, so that `--json` prints every digit.
@@ -81,6 +98,12 @@ impl List {
     pub(super) async fn run(mut self, context: &Context) -> Result<Exit, CliError> {
         if self.limit == 0 {
             return Err(CliError::invalid("--limit must be at least 1"));
+        }
+        if self.unclaimed {
+            let all = StateKind::ALL.into_iter();
+            self.states = all.filter(|state| state.is_pending()).collect();
+        } else if self.claimable {
+            self.states = vec![StateKind::Enqueued];
         }
         let client = context.client()?;
         let path = ["jobs", self.job.as_str(), "tasks"];
@@ -98,6 +121,13 @@ impl List {
             tasks,
             next: self.cursor,
         });
+        if self.ids {
+            let page: TaskPage = answer.read()?;
+            for task in &page.tasks {
+                context.output.line(&format!("{}/{}", task.job, task.id))?;
+            }
+            return Ok(Exit::Ok);
+        }
         context.output.show(&answer, context.now(), |style| {
             let page: TaskPage = answer.read()?;
             Ok(render(style, &page.tasks, page.next.as_deref()))
@@ -132,17 +162,35 @@ impl List {
 /// The id, the state and what went wrong fit a terminal of 80 columns.
 const FIT: Fit = Fit {
     texts: &["NAME", "ERROR"],
-    drops: &["PRIORITY", "NAME", "TRIES", "DUE", "ERROR"],
+    drops: &["PRIORITY", "NAME", "TRIES", "DUE", "ERROR", "OWNER"],
     cuts: true,
 };
+
+/// The owner of a task. A claim that never expires says so, because nothing but its owner ends it.
+fn owner(task: &TaskView) -> String {
+    let Some(owner) = &task.owner else {
+        return String::new();
+    };
+    let never = if task.never_expires {
+        " (never expires)"
+    } else {
+        ""
+    };
+    format!("{}{never}", clean(owner.as_str()))
+}
 
 fn render(style: &TableStyle, tasks: &[TaskView], next: Option<&str>) -> String {
     if tasks.is_empty() {
         return "no tasks found".into();
     }
-    let mut table = style.table(&["TASK", "STATE", "PRIORITY", "DUE", "TRIES", "NAME", "ERROR"]);
+    let mut header = vec!["TASK", "STATE", "PRIORITY", "DUE", "TRIES", "NAME", "ERROR"];
+    let are_owned = tasks.iter().any(|task| task.owner.is_some());
+    if are_owned {
+        header.push("OWNER");
+    }
+    let mut table = style.table(&header);
     for task in tasks {
-        table.add_row([
+        let mut cells = vec![
             Cell::new(format!("{}/{}", task.job, task.id)),
             style.state(task.state),
             Cell::new(priority(task)),
@@ -150,7 +198,11 @@ fn render(style: &TableStyle, tasks: &[TaskView], next: Option<&str>) -> String 
             Cell::new(task.tries),
             Cell::new(short(task.name.as_deref().unwrap_or_default(), 30)),
             Cell::new(short(task.error.as_deref().unwrap_or_default(), 50)),
-        ]);
+        ];
+        if are_owned {
+            cells.push(Cell::new(owner(task)));
+        }
+        table.add_row(cells);
     }
     let mut text = output::list(&table, FIT);
     if let Some(cursor) = next {

@@ -2,8 +2,12 @@
 
 mod batch;
 mod cancel;
+mod claim;
+mod count;
+mod expires_in;
 mod get;
 mod list;
+mod owned;
 mod redrive;
 mod submit;
 mod tree;
@@ -37,6 +41,29 @@ pub enum Command {
     Redrive(redrive::Redrive),
     /// Change a task that no worker owns
     Update(update::Update),
+    /// Count the tasks of a job that have not ended
+    Count(count::Count),
+    /// Become the owner of a task that is enqueued or due
+    Claim(claim::Claim),
+    /// Show how long the claim of a task still lasts: a duration, `never`, or `none`
+    ExpiresIn(expires_in::ExpiresIn),
+    /// As the owner: set the end of the claim anew
+    Extend(owned::Extend),
+    /// As the owner: begin the run
+    Start(owned::Start),
+    /// As the owner: say that the run goes on
+    Heartbeat(owned::Heartbeat),
+    /// As the owner: store what a later run gets instead of the payload
+    Checkpoint(owned::Checkpoint),
+    /// As the owner: end the task well
+    #[command(alias = "complete")]
+    Consume(owned::Consume),
+    /// As the owner: say that the run has failed
+    Fail(owned::Fail),
+    /// As the owner: give the task back
+    Abandon(owned::Abandon),
+    /// As the owner: take the task off for good
+    Trash(owned::Trash),
 }
 
 impl Command {
@@ -50,6 +77,17 @@ impl Command {
             Self::Cancel(command) => command.run(context).await,
             Self::Redrive(command) => command.run(context).await,
             Self::Update(command) => command.run(context).await,
+            Self::Count(command) => command.run(context).await,
+            Self::Claim(command) => command.run(context).await,
+            Self::ExpiresIn(command) => command.run(context).await,
+            Self::Extend(command) => command.run(context).await,
+            Self::Start(command) => command.run(context).await,
+            Self::Heartbeat(command) => command.run(context).await,
+            Self::Checkpoint(command) => command.run(context).await,
+            Self::Consume(command) => command.run(context).await,
+            Self::Fail(command) => command.run(context).await,
+            Self::Abandon(command) => command.run(context).await,
+            Self::Trash(command) => command.run(context).await,
         }
     }
 }

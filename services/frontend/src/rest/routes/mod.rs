@@ -1,6 +1,7 @@
 //! The routes, one file per resource, and their description.
 
 mod batch;
+mod board;
 mod health;
 mod jobs;
 mod reports;
@@ -51,6 +52,7 @@ pub(super) fn all() -> OpenApiRouter<Arc<App>> {
         .merge(tasks::routes())
         .merge(batch::routes())
         .merge(task::routes())
+        .merge(board::routes())
         .merge(schedules::routes())
         .merge(work::routes())
         .merge(reports::routes())

@@ -7,7 +7,8 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    Action, ApiError, ErrorKind, ErrorReason, Report,
+    Action, ApiError, ErrorKind, ErrorReason, Report, check,
+    operation::ReportTask,
     v1::{Checkpoint, Complete, Extend, Fail, Owned, Problem, ReportedView, Trash},
 };
 use dueline_domain::{Token, WriteId};
@@ -47,19 +48,35 @@ const fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Reads a body, makes a report of it, and answers what came of it. `read` tells the proof of ownership, the name that
-/// the sender chose, and what is reported.
+/// What a body says.
+struct Said {
+    /// The proof of ownership.
+    token: Token,
+    /// The name that the sender chose.
+    named: Option<WriteId>,
+    /// Who the sender takes for the owner.
+    owner: Option<String>,
+    /// What is reported.
+    action: Action,
+}
+
+/// Reads a body, makes a report of it, and answers what came of it. With a named owner
+/// the frontend answers, which knows who owns the task.
 async fn report<T: DeserializeOwned>(
     app: &App,
     OfTask(job, id): OfTask,
     request: Request,
     verb: &str,
-    read: impl FnOnce(T) -> Result<(Token, Option<WriteId>, Action), ApiError>,
+    read: impl FnOnce(T) -> Result<Said, ApiError>,
 ) -> Result<Response, Failure> {
-    let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(app, request).await?;
-    let (token, named, action) = read(body.object(ErrorReason::NoBody)?)?;
+    let Said {
+        token,
+        named,
+        owner,
+        action,
+    } = read(body.object(ErrorReason::NoBody)?)?;
     let named = named.unwrap_or_else(|| app.rng.write_id());
     let report = Report {
         job,
@@ -69,7 +86,12 @@ async fn report<T: DeserializeOwned>(
         action,
         trace: body.call.trace.clone(),
     };
-    let answer = work.report(vec![report]).await.pop();
+    if owner.is_some() {
+        let owner = owner.as_deref().map(check::owner).transpose()?;
+        let reported = app.call(&body.call, ReportTask { owner, report }).await?;
+        return Ok(json(StatusCode::OK, &ReportedView::from(reported))?);
+    }
+    let answer = app.work()?.report(vec![report]).await.pop();
     let reported = answer.unwrap_or_else(|| {
         let message = "the status controller gave no answer";
         Err(ApiError::new(
@@ -106,7 +128,11 @@ macro_rules! reports {
             request: Request,
         ) -> Result<Response, Failure> {
             let action: fn($Body) -> Result<Action, ApiError> = $action;
-            let read = |body: $Body| Ok((body.token, body.write_id, action(body)?));
+            let read = |mut body: $Body| {
+                let (token, named, owner) = (body.token, body.write_id, body.owner.take());
+                let action = action(body)?;
+                Ok(Said { token, named, owner, action })
+            };
             report(&app, task, request, stringify!($verb), read).await
         }
     )*};

@@ -25,6 +25,7 @@
     reason = "the name of a case is the sentence that must hold"
 )]
 
+mod board;
 mod create;
 mod due;
 mod effects;
@@ -39,6 +40,7 @@ mod schedules;
 mod verbs;
 mod workers;
 
+pub use board::*;
 pub use create::*;
 pub use due::*;
 pub use effects::*;
@@ -60,6 +62,11 @@ pub use workers::*;
 macro_rules! store_conformance {
     ($factory:expr) => {
         $crate::store_conformance! { @cases $factory;
+            f_072_one_of_fifty_claims_of_a_chosen_task_wins
+            f_072_a_due_task_is_claimed_before_its_message_is_sent
+            f_079_a_claim_lasts_as_long_as_its_owner_has_asked
+            f_053_an_extension_ends_a_claim_that_never_expires
+            a_17_a_repeated_claim_is_the_same_and_a_second_one_is_refused
             f_001_a_task_without_a_time_is_created_as_enqueued
             f_009_a_task_with_a_future_time_waits_as_new
             f_010_a_task_with_a_past_time_is_created_as_enqueued
@@ -195,6 +202,7 @@ mod tests {
     fn every_case_is_in_the_macro() {
         let listed = include_str!("mod.rs");
         for cases in [
+            include_str!("board.rs"),
             include_str!("create.rs"),
             include_str!("life.rs"),
             include_str!("verbs.rs"),

@@ -9,10 +9,10 @@ use std::{
 
 use bytes::Bytes;
 use dueline_domain::{
-    Close, Due, EdgeKind, Effect, Event, Family, Job, Modification, NewTask, Outcome, Overrides,
-    Policy, Predecessor, Priority, Reclaim, Rejected, Release, RetryClass, RetryPolicy,
-    RunningCancel, Settle, Sink, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions,
-    Timestamp, Token, Trigger, check_transition,
+    ClaimChosen, ClaimLifetime, Close, Due, EdgeKind, Effect, Event, Family, Job, Modification,
+    NewTask, Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Rejected, Release,
+    RetryClass, RetryPolicy, RunningCancel, Settle, Sink, StateKind, Task, TaskAddress, TaskEnd,
+    TaskId, TaskOptions, Timestamp, Token, Trigger, check_transition,
 };
 
 use super::kit::{StoreKit, at, job, retriable, secs, success, token, worker};
@@ -290,6 +290,18 @@ impl StoreModel {
 
     fn claim(&self, task: &Task) -> Event {
         let name = ["a", "b", "c"][self.below(3)];
+        if self.below(3) == 0 {
+            let lifetimes = [
+                ClaimLifetime::OfJob,
+                ClaimLifetime::For(secs(90)),
+                ClaimLifetime::Never,
+            ];
+            return Event::ClaimChosen(ClaimChosen {
+                token: self.kit.rng.token(),
+                worker: worker(name),
+                lifetime: lifetimes[self.below(3)],
+            });
+        }
         Event::Claim(dueline_domain::Claim {
             token: self.token(task),
             worker: worker(name),

@@ -1,0 +1,92 @@
+//! Claims that are refused.
+
+use dueline_api::operation::{ClaimTask, GetLease};
+use dueline_domain::{ClaimLifetime, WorkerId};
+
+use super::*;
+
+fn claim(lifetime: ClaimLifetime) -> ClaimTask {
+    ClaimTask {
+        job: mail(),
+        id: id(),
+        owner: WorkerId::parse("ann").unwrap(),
+        lifetime,
+        request: None,
+    }
+}
+
+pub(super) fn board() -> Vec<Case> {
+    let path = format!("jobs/mail/tasks/{TASK}/claim");
+    let missing = "00000000-0000-7000-8000-000000000001";
+    let gone = TaskId::parse(missing).unwrap();
+    let year = Duration::from_secs(367 * 86_400);
+    let year_ms = 367 * 86_400_000_u64;
+    let rest = |body: Value| (Method::POST, path.as_str(), Some(body));
+    vec![
+        case(
+            "a claim of a task that is not due",
+            ("not_due", None),
+            rest(json!({"owner": "ann"})),
+            ask!(frontend => frontend.call(&call(), claim(ClaimLifetime::OfJob))),
+        ),
+        case(
+            "a claim for no time",
+            ("invalid_duration", Some("lifetime_ms")),
+            rest(json!({"owner": "ann", "lifetime_ms": 0})),
+            ask!(frontend => frontend.call(&call(), claim(ClaimLifetime::For(Duration::ZERO)))),
+        ),
+        case(
+            "a claim for more than a year",
+            ("invalid_duration", Some("lifetime_ms")),
+            rest(json!({"owner": "ann", "lifetime_ms": year_ms})),
+            ask!(frontend => frontend.call(&call(), claim(ClaimLifetime::For(year)))),
+        ),
+        case(
+            "a claim for nobody",
+            ("no_owner", Some("owner")),
+            rest(json!({"owner": ""})),
+            raw!(client => async move {
+                let request = proto::ClaimTaskRequest {
+                    job: "mail".into(),
+                    id: TASK.into(),
+                    ..Default::default()
+                };
+                status(client.claim_task(request).await)
+            }),
+        ),
+        case(
+            "a claim for a name that is no name",
+            ("invalid_name", Some("owner")),
+            rest(json!({"owner": "a b"})),
+            raw!(client => async move {
+                let request = proto::ClaimTaskRequest {
+                    job: "mail".into(),
+                    id: TASK.into(),
+                    owner: "a b".into(),
+                    ..Default::default()
+                };
+                status(client.claim_task(request).await)
+            }),
+        ),
+        case(
+            "a claim of a task that does not exist",
+            ("unknown_task", None),
+            (
+                Method::POST,
+                &format!("jobs/mail/tasks/{missing}/claim"),
+                Some(json!({"owner": "ann"})),
+            ),
+            ask!(frontend => frontend.call(&call(), ClaimTask { id: gone, ..claim(ClaimLifetime::OfJob) })),
+        ),
+        case(
+            "the claim of a task that does not exist",
+            ("unknown_task", None),
+            (
+                Method::GET,
+                &format!("jobs/mail/tasks/{missing}/lease"),
+                None,
+            ),
+            ask!(frontend => frontend.call(&call(), GetLease { job: mail(), id: gone })),
+        ),
+    ]
+}

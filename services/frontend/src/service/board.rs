@@ -1,0 +1,128 @@
+//! Claims of chosen tasks, and what their owners say about them.
+
+use dueline_api::{
+    Action, ApiError, Assignment, Call, ErrorKind, ErrorReason, ReportAck,
+    operation::{ClaimTask, ClaimedTask, GetLease, ReportTask, ReportedTask, TaskLease},
+};
+use dueline_domain::{
+    ClaimChosen, Event, Reason, Rejected, StateKind, WorkerId, WriteId,
+    hash::{fnv1a, mix64},
+};
+use dueline_ports::{Command, StoreError};
+
+use super::{Inner, Serve};
+
+impl Serve for ClaimTask {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<ClaimedTask, ApiError> {
+        let rng = &inner.deps.rng;
+        let job = inner.job(&self.job).await?;
+        if job.paused {
+            let message = format!("job '{}' is paused; resume it first", self.job);
+            return Err(ApiError::new(
+                ErrorKind::Conflict,
+                ErrorReason::Paused,
+                message,
+            ));
+        }
+        let command = Command {
+            write: match self.request {
+                Some(named) => write_of(named, &self.owner),
+                None => rng.write_id(),
+            },
+            event: Event::ClaimChosen(ClaimChosen {
+                token: rng.token(),
+                worker: self.owner,
+                lifetime: self.lifetime,
+            }),
+            job: self.job,
+            id: self.id,
+        };
+        let claimed = inner.write(command).await;
+        let task = claimed.map_err(|error| refusal(error, None))?;
+        let lease = TaskLease::of(&task, inner.deps.clock.now());
+        let assignment = Assignment::of(task, &job)
+            .ok_or_else(|| ApiError::unavailable("store returned no lease for a claim"))?;
+        Ok(ClaimedTask { assignment, lease })
+    }
+}
+
+impl Serve for GetLease {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<TaskLease, ApiError> {
+        let task = inner.task(&self.job, &self.id).await?;
+        Ok(TaskLease::of(&task, inner.deps.clock.now()))
+    }
+}
+
+impl Serve for ReportTask {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<ReportedTask, ApiError> {
+        let Self { owner, mut report } = self;
+        if let Some(owner) = &owner {
+            // A token belongs to one owner for good, so an owner that is another one now is so for this token, too.
+            let task = inner.task(&report.job, &report.id).await?;
+            if let Some(lease) = task.lease() {
+                if lease.worker != *owner {
+                    return Err(not_owner(owner, &lease.worker, task.kind()));
+                }
+                // An owner that has not reported a start has begun with its claim.
+                if task.kind() == StateKind::Claimed
+                    && let Action::Finish { started_at, .. } = &mut report.action
+                {
+                    started_at.get_or_insert(lease.claimed_at);
+                }
+            }
+        }
+        let extends = matches!(report.action, Action::Extend { .. });
+        let written = inner.write(report.into_command(&*inner.deps.rng)).await;
+        let now = inner.deps.clock.now();
+        let ack = match written {
+            Ok(task) => ReportAck::of(&task, now),
+            Err(StoreError::Rejected(rejected))
+                if owner.is_some() && extends && rejected.state.is_pending() =>
+            {
+                let ack = ReportAck {
+                    state: rejected.state,
+                    cancel_requested: false,
+                    lease: None,
+                };
+                return Ok(ReportedTask { ack, done: false });
+            }
+            Err(error) if owner.is_some() => return Err(refusal(error, owner.as_ref())),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(ReportedTask { ack, done: true })
+    }
+}
+
+/// The name that a claim is stored under: made of the name that its caller chose and the owner, so that two owners that
+/// choose the same name get no claim of each other.
+fn write_of(named: WriteId, owner: &WorkerId) -> WriteId {
+    let owner = fnv1a(owner.as_str().bytes());
+    WriteId::from_random(mix64(named.get() ^ mix64(owner)))
+}
+
+/// The refusal as on a board: a task that has ended is not there, and the owner is compared by name where one is known.
+fn refusal(error: StoreError, owner: Option<&WorkerId>) -> ApiError {
+    let StoreError::Rejected(rejected) = error else {
+        return error.into();
+    };
+    let state = rejected.state;
+    match (&rejected.owner, owner) {
+        _ if state.is_final() => {
+            let message = format!("the task is not on the board any more: it is {state}");
+            ApiError::new(ErrorKind::NotFound, ErrorReason::Finished, message).with_state(state)
+        }
+        (Some(real), Some(owner)) if real != owner => not_owner(owner, real, state),
+        (None, Some(_)) => {
+            let reason = Reason::NotClaimed;
+            StoreError::Rejected(Rejected { reason, ..rejected }).into()
+        }
+        _ => StoreError::Rejected(rejected).into(),
+    }
+}
+
+fn not_owner(owner: &WorkerId, real: &WorkerId, state: StateKind) -> ApiError {
+    let message = format!("the task is {real}'s, not {owner}'s");
+    ApiError::new(ErrorKind::Conflict, ErrorReason::NotOwner, message)
+        .with_state(state)
+        .with_owner(Some(real.clone()))
+}
