@@ -230,6 +230,8 @@ reasons! {
     NotStarted = "not_started",
     /// The task waits for no other task.
     NotWaiting = "not_waiting",
+    /// No task could be claimed within the time that the command waited.
+    NothingClaimable = "nothing_claimable",
     /// The number is outside its limits.
     OutOfRange = "out_of_range",
     /// The server has too many calls at once.

@@ -10,6 +10,7 @@ pub mod operation;
 mod predecessor_result;
 mod services;
 mod status_failover;
+mod task_iter;
 pub mod v1;
 
 pub use call::Call;
@@ -22,3 +23,4 @@ pub use services::{
     ReportAck, Reservation, ServedJob, StatusController,
 };
 pub use status_failover::StatusControllerFailover;
+pub use task_iter::TaskIter;

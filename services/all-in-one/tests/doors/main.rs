@@ -4,6 +4,7 @@
 mod board;
 mod cases;
 mod families;
+mod looks;
 mod node;
 mod redrive;
 mod results;

@@ -65,6 +65,14 @@ impl Query {
             .map_or(PAGE_LEN_DEFAULT, |text| text.parse().unwrap_or(0))
     }
 
+    /// The jobs of `job`, repeated or listed.
+    pub(super) fn jobs(&self) -> Result<Vec<JobName>, ApiError> {
+        let names = self.all("job").flat_map(|list| list.split(','));
+        let jobs = names.map(|name| JobName::parse(name.trim()));
+        jobs.collect::<Result<_, _>>()
+            .map_err(|error| ApiError::invalid("job", ErrorReason::InvalidName, error))
+    }
+
     /// `cursor`.
     pub(super) fn cursor(&self) -> Option<Arc<str>> {
         self.get("cursor").map(Arc::from)

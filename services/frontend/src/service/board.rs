@@ -1,16 +1,19 @@
 //! Claims of chosen tasks, and what their owners say about them.
 
+use std::time::Duration;
+
 use dueline_api::{
     Action, ApiError, Assignment, Call, ErrorKind, ErrorReason, ReportAck,
-    operation::{ClaimTask, ClaimedTask, GetLease, ReportTask, ReportedTask, TaskLease},
+    operation::{ClaimTask, ClaimedTask, GetLease, ReportTask, ReportedTask, TaskLease, WaitAny},
 };
 use dueline_domain::{
-    ClaimChosen, Event, Reason, Rejected, StateKind, WorkerId, WriteId,
+    ClaimChosen, Event, JobName, Reason, Rejected, StateKind, TaskAddress, WorkerId, WriteId,
     hash::{fnv1a, mix64},
 };
 use dueline_ports::{Command, StoreError};
+use tokio::time::{Instant, sleep_until};
 
-use super::{Inner, Serve};
+use super::{Inner, Serve, read::end_of_wait};
 
 impl Serve for ClaimTask {
     async fn serve(self, inner: &Inner, _: &Call) -> Result<ClaimedTask, ApiError> {
@@ -43,6 +46,48 @@ impl Serve for ClaimTask {
         let assignment = Assignment::of(task, &job)
             .ok_or_else(|| ApiError::unavailable("store returned no lease for a claim"))?;
         Ok(ClaimedTask { assignment, lease })
+    }
+}
+
+/// When a wait for any task reads the store again: at first soon, then less and less often.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+
+impl Serve for WaitAny {
+    /// Cancel safe.
+    async fn serve(self, inner: &Inner, call: &Call) -> Result<Vec<TaskAddress>, ApiError> {
+        let until = end_of_wait(call, self.wait);
+        let mut look_again = LOOK_AGAIN.0;
+        loop {
+            let found = inner.claimable(&self.jobs, self.limit).await?;
+            let now = Instant::now();
+            if !found.is_empty() || now >= until {
+                return Ok(found);
+            }
+            sleep_until(until.min(now + look_again)).await;
+            look_again = (look_again * 2).min(LOOK_AGAIN.1);
+        }
+    }
+}
+
+impl Inner {
+    /// Tasks that anybody could claim now. Those of a paused job cannot be claimed.
+    async fn claimable(
+        &self,
+        jobs: &[JobName],
+        limit: usize,
+    ) -> Result<Vec<TaskAddress>, ApiError> {
+        let mut found = Vec::new();
+        for name in jobs {
+            if self.job(name).await?.paused || found.len() >= limit {
+                continue;
+            }
+            let ready = self.deps.store.ready(name, limit - found.len()).await?;
+            found.extend(ready.into_iter().map(|message| TaskAddress {
+                job: message.job,
+                id: message.id,
+            }));
+        }
+        Ok(found)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dueline_api::{
     ApiError, Call,
-    operation::{GetTask, ListWorkers},
+    operation::{GetRuns, GetScheduling, GetTask, ListWorkers, Scheduling, TaskRuns},
 };
 use dueline_domain::{Children, JobName, Task, TaskId};
 use dueline_ports::{StoreError, WorkerRecord};
@@ -29,12 +29,7 @@ impl Serve for GetTask {
         let Some(wait) = wait else {
             return inner.task(&job, &id).await;
         };
-        let mut until = Instant::now() + wait;
-        if let Some(deadline) = call.deadline {
-            // The task as it is now is worth more than an error when the deadline has passed.
-            let end = deadline.checked_sub(DEADLINE_MARGIN.min(wait));
-            until = until.min(end.unwrap_or(deadline));
-        }
+        let until = end_of_wait(call, wait);
         // Subscribed before the first read, so that an end in between is not missed.
         let end = inner.deps.ended.subscribe(id);
         let mut read_again = READ_AGAIN.0;
@@ -51,6 +46,28 @@ impl Serve for GetTask {
             }
             read_again = (read_again * 2).min(READ_AGAIN.1);
         }
+    }
+}
+
+/// When a wait ends: before the caller's deadline, because what is known then is worth more than an error after it.
+pub(super) fn end_of_wait(call: &Call, wait: Duration) -> Instant {
+    let until = Instant::now() + wait;
+    let Some(deadline) = call.deadline else {
+        return until;
+    };
+    let end = deadline.checked_sub(DEADLINE_MARGIN.min(wait));
+    until.min(end.unwrap_or(deadline))
+}
+
+impl Serve for GetScheduling {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<Scheduling, ApiError> {
+        Ok(Scheduling::of(&inner.task(&self.job, &self.id).await?))
+    }
+}
+
+impl Serve for GetRuns {
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<TaskRuns, ApiError> {
+        Ok(TaskRuns::of(&inner.task(&self.job, &self.id).await?))
     }
 }
 

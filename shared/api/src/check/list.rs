@@ -1,5 +1,6 @@
 //! Lists of tasks.
 
+use dueline_domain::JobName;
 use dueline_ports::ListQuery;
 
 use super::field::short_text;
@@ -52,6 +53,21 @@ pub(crate) fn page_limit(limit: usize) -> Result<(), ApiError> {
     if limit == 0 || limit > PAGE_LEN_MAX {
         let message = format!("must be 1 to {PAGE_LEN_MAX}");
         return Err(ApiError::invalid("limit", ErrorReason::OutOfRange, message));
+    }
+    Ok(())
+}
+
+/// Checks the jobs that a caller waits for, and leaves each of them once.
+pub(crate) fn waited_jobs(jobs: &mut Vec<JobName>, max: usize) -> Result<(), ApiError> {
+    jobs.sort_unstable();
+    jobs.dedup();
+    if jobs.is_empty() {
+        let message = "name at least one job";
+        return Err(ApiError::invalid("jobs", ErrorReason::NoJob, message));
+    }
+    if jobs.len() > max {
+        let message = format!("at most {max} are allowed");
+        return Err(ApiError::invalid("jobs", ErrorReason::TooMany, message));
     }
     Ok(())
 }

@@ -10,7 +10,9 @@ mod get_family;
 mod get_job;
 mod get_job_stats;
 mod get_lease;
+mod get_runs;
 mod get_schedule;
+mod get_scheduling;
 mod get_task;
 mod list_jobs;
 mod list_schedules;
@@ -26,6 +28,7 @@ mod report_task;
 mod shown_schedule;
 mod submit;
 mod trigger_schedule;
+mod wait_any;
 
 use std::fmt::Debug;
 
@@ -41,7 +44,9 @@ pub use self::{
     get_job::GetJob,
     get_job_stats::GetJobStats,
     get_lease::{GetLease, LeaseEnd, TaskLease},
+    get_runs::{GetRuns, TaskRun, TaskRuns},
     get_schedule::{GetSchedule, NEXT_DEFAULT, NEXT_MAX},
+    get_scheduling::{GetScheduling, Scheduling, SchedulingStatus},
     get_task::GetTask,
     list_jobs::ListJobs,
     list_schedules::{ListSchedules, SchedulePage},
@@ -57,6 +62,7 @@ pub use self::{
     shown_schedule::{NextFiring, ShownSchedule},
     submit::{Submit, Submitted},
     trigger_schedule::TriggerSchedule,
+    wait_any::WaitAny,
 };
 use crate::{ApiError, Call};
 
@@ -106,6 +112,9 @@ macro_rules! with_operations {
             claim_task: ClaimTask,
             get_lease: GetLease,
             report_task: ReportTask,
+            wait_any: WaitAny,
+            get_scheduling: GetScheduling,
+            get_runs: GetRuns,
             put_schedule: PutSchedule,
             get_schedule: GetSchedule,
             list_schedules: ListSchedules,

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    HandlerSpec, PredecessorResultView, Time, as_text,
+    HandlerSpec, LeaseView, PredecessorResultView, Time, as_text,
     backoff::millis,
     payload::{Shown, raw, show},
 };
@@ -75,6 +75,9 @@ pub struct AssignmentView {
     pub started_before: bool,
     /// W3C trace context of the claim, or of the submit if the claim was not traced.
     pub trace: Option<String>,
+    /// How long the claim lasts; only in the answer to the claim of a chosen task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseView>,
     /// What the predecessors of the task have returned, in their order; absent without predecessors.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<PredecessorResultView>,
@@ -105,6 +108,7 @@ impl TryFrom<Assignment> for AssignmentView {
             start_first: given.start_first,
             started_before: given.started_before,
             trace: given.trace.map(|text| text.to_string()),
+            lease: None,
             results: given.results.iter().map(Into::into).collect(),
         })
     }

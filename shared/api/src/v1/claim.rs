@@ -130,23 +130,13 @@ impl utoipa::PartialSchema for LifetimeSpec {
 
 impl ToSchema for LifetimeSpec {}
 
-/// A task that was claimed, with its claim.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ClaimedView {
-    /// The task, with its token.
-    #[serde(flatten)]
-    pub task: AssignmentView,
-    /// The claim.
-    pub lease: LeaseView,
-}
-
-impl TryFrom<ClaimedTask> for ClaimedView {
+impl TryFrom<ClaimedTask> for AssignmentView {
     type Error = ApiError;
 
     fn try_from(claimed: ClaimedTask) -> Result<Self, ApiError> {
         Ok(Self {
-            task: claimed.assignment.try_into()?,
-            lease: claimed.lease.into(),
+            lease: Some(claimed.lease.into()),
+            ..claimed.assignment.try_into()?
         })
     }
 }

@@ -8,6 +8,7 @@
 mod as_text;
 mod assignment;
 mod backoff;
+mod board;
 mod claim;
 mod family;
 mod handler;
@@ -29,7 +30,8 @@ mod worker;
 pub use assignment::{AssignmentView, WorkList};
 pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
-pub use claim::{ClaimRequest, ClaimedView, LeaseView, LifetimeSpec};
+pub use board::{ClaimableList, ClaimableView, RunsView, SchedulingView};
+pub use claim::{ClaimRequest, LeaseView, LifetimeSpec};
 pub use family::{FamilyView, MemberView, PredecessorSpec, PredecessorView};
 pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpBody, HttpConfig};

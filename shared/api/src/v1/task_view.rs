@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Children, JobName, Lease, Owed, Policy, RunEnd, RunRecord, ScheduleName, StateKind, Task,
-    TaskId, TaskOptions, WorkerId, limits, truncate_text,
+    Children, JobName, Lease, Owed, Policy, ScheduleName, StateKind, Task, TaskId, TaskOptions,
+    WorkerId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -15,7 +15,10 @@ use super::{
     backoff::millis,
     payload::{Shown, raw, show, show_readable},
 };
-use crate::{ApiError, ErrorKind, ErrorReason};
+use crate::{
+    ApiError, ErrorKind, ErrorReason,
+    operation::{TaskRun, TaskRuns},
+};
 
 /// A task with everything known about it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -243,11 +246,11 @@ pub struct RunView {
     pub info: String,
 }
 
-impl From<&RunRecord> for RunView {
-    fn from(run: &RunRecord) -> Self {
+impl From<TaskRun> for RunView {
+    fn from(run: TaskRun) -> Self {
         Self {
             attempt: run.attempt,
-            worker: Some(run.worker.clone()),
+            worker: run.worker,
             started_at: run.started_at.into(),
             finished_at: run.finished_at.into(),
             end: run.end.name().to_owned(),
@@ -295,6 +298,7 @@ impl TaskView {
             None => task.trigger_at(),
         };
         let kind = task.kind();
+        let runs = TaskRuns::of(task);
         let family = task.family();
         let after = family.map_or(&[][..], |family| &family.after);
         let parent = family.filter(|family| family.children != Children::None);
@@ -362,8 +366,8 @@ impl TaskView {
             never_expires: lease.is_some_and(Lease::never_ends),
             deadline_at: lease.and_then(Lease::run_ends_at).map(Into::into),
             cancel_requested: task.cancel_requested,
-            runs: runs(task),
-            runs_dropped: task.history.as_ref().map_or(0, |history| history.dropped),
+            runs: runs.runs.into_iter().map(Into::into).collect(),
+            runs_dropped: runs.dropped,
             after: after.iter().map(Into::into).collect(),
             trigger_on: (!after.is_empty()).then(|| rule.name().to_owned()),
             parent: family.and_then(|family| family.parent.as_ref().map(Into::into)),
@@ -386,34 +390,6 @@ pub(super) fn details(text: Option<&str>) -> Result<Box<RawValue>, ApiError> {
     })
 }
 
-/// The runs that are over. The fields of the task describe the successful one, which is always the last.
-fn runs(task: &Task) -> Vec<RunView> {
-    let history = task.history.as_deref();
-    let earlier = history.map_or(&[][..], |history| &history.runs);
-    let mut runs: Vec<RunView> = earlier.iter().map(Into::into).collect();
-    if task.kind() == StateKind::Succeeded
-        && let (Some(started_at), Some(finished_at)) = (task.started_at, task.finished_at)
-    {
-        runs.push(RunView {
-            attempt: task.attempt(),
-            worker: task.last_owner.clone(),
-            started_at: started_at.into(),
-            finished_at: finished_at.into(),
-            end: RunEnd::Succeeded.name().to_owned(),
-            info: task.result.as_deref().map(readable).unwrap_or_default(),
-        });
-    }
-    runs
-}
-
-/// Bytes as text for people, cut to the limit of texts about runs.
-fn readable(bytes: &[u8]) -> String {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return format!("{} bytes", bytes.len());
-    };
-    truncate_text(text, limits().error_bytes_max).to_owned()
-}
-
 /// A page of tasks, newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TaskPage {
@@ -427,7 +403,7 @@ pub struct TaskPage {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use dueline_domain::{NewTask, State, Timestamp, Token, WriteId};
+    use dueline_domain::{NewTask, RunEnd, RunRecord, State, Timestamp, Token, WriteId};
 
     fn task() -> Task {
         let new = NewTask::now(

@@ -118,3 +118,85 @@ async fn f_078_f_079_a_claim_ends_with_its_lifetime_when_its_owner_is_silent() {
     })
     .await;
 }
+
+/// What the command line prints on standard output; it must succeed.
+fn run(server: &str, args: &[&str]) -> String {
+    let output = std::process::Command::new(dueline())
+        .args(args)
+        .env_clear()
+        .env("DUELINE_SERVER", server)
+        .output()
+        .expect("the program runs");
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_077_f_082_f_083_f_085_the_board_shows_what_is_unclaimed_and_the_trash_who_and_why() {
+    let folder = TestFolder::new();
+    let server = ServerProcess::start(&folder, &["--no-worker"]).await;
+    server.api.put_job("review", json!({}), json!({})).await;
+    let mut ids = Vec::new();
+    for page in 1..=3 {
+        ids.push(
+            server
+                .api
+                .submit("review", json!({"payload": {"page": page}}))
+                .await,
+        );
+    }
+    let url = server.url();
+    let list = |flags: &[&str]| {
+        let text = run(url, &[&["task", "list", "review", "--ids"], flags].concat());
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let task = format!("review/{}", ids[1]);
+    let claim = ["task", "claim", &task, "--owner", "ann", "--print-token"];
+    let token = run(url, &claim).trim().to_owned();
+    // Other processes see it at once.
+    assert_eq!(list(&["--fresh"]).len(), 3);
+    for flag in ["--unclaimed", "--claimable"] {
+        assert_eq!(list(&[flag, "--fresh"]).len(), 2, "{flag}");
+    }
+    let count = |flags: &[&str]| run(url, &[&["task", "count", "review"], flags].concat());
+    assert_eq!(
+        (count(&[]), count(&["--unclaimed"]), count(&["--claimed"])),
+        ("3\n".into(), "2\n".into(), "1\n".into())
+    );
+    let table = run(url, &["task", "list", "review"]);
+    assert!(table.contains("OWNER") && table.contains("ann"), "{table}");
+
+    let owned = [&task[..], "--owner", "ann", "--token", &token];
+    run(url, &[&["task", "abandon"], &owned[..]].concat());
+    assert_eq!(list(&["--unclaimed"]).len(), 3);
+    let claim = [
+        "task",
+        "claim",
+        &task,
+        "--owner",
+        "ann",
+        "--lifetime",
+        "never",
+        "--print-token",
+    ];
+    let token = run(url, &claim).trim().to_owned();
+    let table = run(url, &["task", "list", "review"]);
+    assert!(table.contains("ann (never expires)"), "{table}");
+    let owned = [&task[..], "--owner", "ann", "--token", &token];
+    run(
+        url,
+        &[
+            &["task", "trash"],
+            &owned[..],
+            &["--reason", "cannot be read"],
+        ]
+        .concat(),
+    );
+    assert_eq!(count(&[]), "2\n");
+    let trash = run(url, &["trash", "list", "review"]);
+    let row = trash.lines().nth(1).expect("a task");
+    for part in [&task[..], "ann", "cannot be read", r#"{"page":2}"#] {
+        assert!(row.contains(part), "{part} is not in {trash}");
+    }
+    assert_eq!(trash.lines().count(), 2, "{trash}");
+}

@@ -1,6 +1,6 @@
 //! Claims that are refused.
 
-use dueline_api::operation::{ClaimTask, GetLease};
+use dueline_api::operation::{ClaimTask, GetLease, GetRuns, GetScheduling, WaitAny};
 use dueline_domain::{ClaimLifetime, WorkerId};
 
 use super::*;
@@ -12,6 +12,15 @@ fn claim(lifetime: ClaimLifetime) -> ClaimTask {
         owner: WorkerId::parse("ann").unwrap(),
         lifetime,
         request: None,
+    }
+}
+
+fn wait(jobs: &[&str]) -> WaitAny {
+    let jobs = jobs.iter().map(|job| JobName::parse(job).unwrap());
+    WaitAny {
+        jobs: jobs.collect(),
+        wait: Duration::from_secs(1),
+        limit: 100,
     }
 }
 
@@ -77,6 +86,44 @@ pub(super) fn board() -> Vec<Case> {
                 Some(json!({"owner": "ann"})),
             ),
             ask!(frontend => frontend.call(&call(), ClaimTask { id: gone, ..claim(ClaimLifetime::OfJob) })),
+        ),
+        case(
+            "a wait for a task of no job",
+            ("no_job", Some("jobs")),
+            (Method::GET, "claimable", None),
+            ask!(frontend => frontend.call(&call(), wait(&[]))),
+        ),
+        case(
+            "a wait for a task of a job that does not exist",
+            ("unknown_job", None),
+            (Method::GET, "claimable?job=mail&job=nope&wait=1s", None),
+            ask!(frontend => frontend.call(&call(), wait(&["mail", "nope"]))),
+        ),
+        case(
+            "a wait of two hours for any task",
+            ("out_of_range", Some("wait")),
+            (Method::GET, "claimable?job=mail&wait=2h", None),
+            ask!(frontend => frontend.call(&call(), WaitAny { wait: Duration::from_secs(7_200), ..wait(&["mail"]) })),
+        ),
+        case(
+            "the scheduling record of a task that does not exist",
+            ("unknown_task", None),
+            (
+                Method::GET,
+                &format!("jobs/mail/tasks/{missing}/scheduling"),
+                None,
+            ),
+            ask!(frontend => frontend.call(&call(), GetScheduling { job: mail(), id: gone })),
+        ),
+        case(
+            "the runs of a task that does not exist",
+            ("unknown_task", None),
+            (
+                Method::GET,
+                &format!("jobs/mail/tasks/{missing}/runs"),
+                None,
+            ),
+            ask!(frontend => frontend.call(&call(), GetRuns { job: mail(), id: gone })),
         ),
         case(
             "the claim of a task that does not exist",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueline_api::v1::{ClaimRequest, ClaimedView, LeaseView, LifetimeSpec};
+use dueline_api::v1::{AssignmentView, ClaimRequest, LeaseView, LifetimeSpec};
 use dueline_domain::WriteId;
 use reqwest::Method;
 
@@ -75,18 +75,18 @@ impl Claim {
         let body = RequestBody::json(&request)?;
         let answer = context.client()?.send(Method::POST, &path, body).await?;
         if self.print_token {
-            let claimed: ClaimedView = answer.read()?;
-            context.output.line(&claimed.task.token.to_string())?;
+            let claimed: AssignmentView = answer.read()?;
+            context.output.line(&claimed.token.to_string())?;
             return Ok(Exit::Ok);
         }
         context.output.show(&answer, context.now(), |_| {
-            let claimed: ClaimedView = answer.read()?;
+            let claimed: AssignmentView = answer.read()?;
             Ok(format!(
                 "task {} is {}'s (expires {})\ntoken {}",
                 self.task,
                 clean(&request.owner),
-                ends(&claimed.lease),
-                claimed.task.token,
+                claimed.lease.as_ref().map(ends).unwrap_or_default(),
+                claimed.token,
             ))
         })?;
         Ok(Exit::Ok)

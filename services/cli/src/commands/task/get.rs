@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
-use dueline_api::v1::{OwedView, PredecessorView, RetriesMax, RunView, TaskView, Time};
+use dueline_api::v1::{
+    OwedView, PredecessorView, RetriesMax, RunView, SchedulingView, TaskView, Time,
+};
 use dueline_domain::WorkerId;
 use serde_json::value::RawValue;
 
@@ -24,15 +26,41 @@ pub struct Get {
     /// The task
     #[arg(value_name = "JOB/ID")]
     task: TaskReference,
+
+    /// Show only the scheduling record: when the scheduler processes the task next, and whether it is new, started or
+    /// completed
+    #[arg(long)]
+    scheduling: bool,
 }
 
 impl Get {
     pub(super) async fn run(self, context: &Context) -> Result<Exit, CliError> {
         let id = self.task.id.to_string();
+        if self.scheduling {
+            return self.scheduling(context, &id).await;
+        }
         let path = ["jobs", self.task.job.as_str(), "tasks", &id];
         let answer = context.client()?.get(&path, &[]).await?;
         context.output.show(&answer, context.now(), |style| {
             Ok(render(style, &answer.read()?))
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Get {
+    async fn scheduling(&self, context: &Context, id: &str) -> Result<Exit, CliError> {
+        let path = ["jobs", self.task.job.as_str(), "tasks", id, "scheduling"];
+        let answer = context.client()?.get(&path, &[]).await?;
+        context.output.show(&answer, context.now(), |style| {
+            let record: SchedulingView = answer.read()?;
+            let next = record.next_execution.map(|at| Cell::new(at.to_string()));
+            let rows = [
+                ("job", Cell::new(&record.job)),
+                ("next execution", next.unwrap_or_else(|| Cell::new("none"))),
+                ("status", Cell::new(clean(&record.status))),
+            ];
+            Ok(output::text(&style.pairs(&rows)))
         })?;
         Ok(Exit::Ok)
     }
@@ -217,7 +245,7 @@ const RUNS_FIT: Fit = Fit {
     cuts: false,
 };
 
-fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
+pub(super) fn runs(style: &TableStyle, runs: &[RunView], dropped: u32) -> String {
     let mut table = style.table(&["RUN", "END", "STARTED", "TOOK", "WORKER", "INFO"]);
     for (index, run) in runs.iter().enumerate() {
         if index == 1 && dropped > 0 {

@@ -6,6 +6,7 @@ mod claim;
 mod count;
 mod expires_in;
 mod get;
+mod history;
 mod list;
 mod owned;
 mod redrive;
@@ -13,6 +14,7 @@ mod submit;
 mod tree;
 mod update;
 mod wait;
+mod wait_any;
 
 use clap::Subcommand;
 
@@ -41,6 +43,10 @@ pub enum Command {
     Redrive(redrive::Redrive),
     /// Change a task that no worker owns
     Update(update::Update),
+    /// Show the runs of a task that are over
+    History(history::History),
+    /// Wait until a task of some jobs can be claimed, and print the ones that can
+    WaitAny(wait_any::WaitAny),
     /// Count the tasks of a job that have not ended
     Count(count::Count),
     /// Become the owner of a task that is enqueued or due
@@ -77,6 +83,8 @@ impl Command {
             Self::Cancel(command) => command.run(context).await,
             Self::Redrive(command) => command.run(context).await,
             Self::Update(command) => command.run(context).await,
+            Self::History(command) => command.run(context).await,
+            Self::WaitAny(command) => command.run(context).await,
             Self::Count(command) => command.run(context).await,
             Self::Claim(command) => command.run(context).await,
             Self::ExpiresIn(command) => command.run(context).await,

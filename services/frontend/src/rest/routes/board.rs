@@ -1,4 +1,4 @@
-//! `/v1/jobs/{job}/tasks/{id}/claim` and `…/lease`: a task is taken by its id.
+//! A board: tasks are looked at, waited for, and taken by their ids.
 
 use std::sync::Arc;
 
@@ -8,8 +8,10 @@ use axum::{
 };
 use dueline_api::{
     ErrorReason,
-    operation::GetLease,
-    v1::{ClaimRequest, ClaimedView, LeaseView, Problem},
+    operation::{GetLease, GetRuns, GetScheduling, WaitAny},
+    v1::{
+        AssignmentView, ClaimRequest, ClaimableList, LeaseView, Problem, RunsView, SchedulingView,
+    },
 };
 use http::{StatusCode, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -26,6 +28,88 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(claim))
         .routes(routes!(lease))
+        .routes(routes!(wait_any))
+        .routes(routes!(scheduling))
+        .routes(routes!(runs))
+}
+
+/// Wait until a task can be claimed
+///
+/// The answer comes with the first tasks of these jobs that can be claimed, or without any when the wait is over. A task of
+/// the answer may be gone by the time its claim arrives.
+#[utoipa::path(
+    get, path = "/v1/claimable", tag = "work", operation_id = "wait_any",
+    params(
+        ("job" = Vec<String>, Query, description = "Name of a job; repeated or separated by commas, 1 to 100"),
+        ("wait" = Option<String>, Query, description = "How long to wait, as in `30s`; at most an hour, not at all when absent"),
+        ("limit" = Option<u32>, Query, description = "Most tasks: 1 to 1000, 100 when absent"),
+    ),
+    responses(
+        (status = 200, description = "Tasks, or none when the wait was over", body = ClaimableList),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+async fn wait_any(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let query = Query::of(&uri, &["job", "wait", "limit"])?;
+    let operation = WaitAny {
+        jobs: query.jobs()?,
+        wait: query.wait()?.unwrap_or_default(),
+        limit: query.limit(),
+    };
+    let tasks = app.call(&call, operation).await?;
+    Ok(json(StatusCode::OK, &ClaimableList::from(tasks))?)
+}
+
+/// Show what the scheduler knows of a task
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks/{id}/scheduling", tag = "tasks", operation_id = "get_scheduling",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    responses(
+        (status = 200, description = "The scheduling record", body = SchedulingView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+async fn scheduling(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    let record = app.call(&call, GetScheduling { job, id }).await?;
+    Ok(json(StatusCode::OK, &SchedulingView::from(record))?)
+}
+
+/// Show the runs of a task that are over
+///
+/// Oldest first, the successful one among them.
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks/{id}/runs", tag = "tasks", operation_id = "get_runs",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    responses(
+        (status = 200, description = "The runs", body = RunsView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+async fn runs(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    let runs = app.call(&call, GetRuns { job, id }).await?;
+    Ok(json(StatusCode::OK, &RunsView::from(runs))?)
 }
 
 /// Claim a task
@@ -40,7 +124,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     ),
     request_body = ClaimRequest,
     responses(
-        (status = 200, description = "The task is the owner's, durably", body = ClaimedView),
+        (status = 200, description = "The task is the owner's, durably", body = AssignmentView),
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -53,7 +137,7 @@ async fn claim(
     let body = Body::read(&app, request).await?;
     let claim: ClaimRequest = body.object(ErrorReason::NoBody)?;
     let claimed = app.call(&body.call, claim.into_claim(job, id)?).await?;
-    Ok(json(StatusCode::OK, &ClaimedView::try_from(claimed)?)?)
+    Ok(json(StatusCode::OK, &AssignmentView::try_from(claimed)?)?)
 }
 
 /// Show how long the claim of a task still lasts

@@ -29,7 +29,7 @@ macro_rules! enums {
         }
 
         /// Parses the number of the enum.
-        pub(super) fn $parse(field: &'static str, number: i32) -> Result<$domain, ApiError> {
+        pub(crate) fn $parse(field: &'static str, number: i32) -> Result<$domain, ApiError> {
             match known(field, number)? {
                 $(proto::$proto::$name => Ok($domain::$name),)*
                 proto::$proto::Unspecified => {

@@ -4,7 +4,7 @@
 //! single values are parsed here; the rules for whole requests are in [`crate::check`].
 
 mod assignment;
-mod enums;
+pub(crate) mod enums;
 mod error;
 mod family;
 pub(crate) mod field;
