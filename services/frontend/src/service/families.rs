@@ -215,16 +215,22 @@ impl Inner {
         known: &HashMap<TaskAddress, Known>,
         answers: &mut Answers,
     ) {
+        let mut wanted: HashMap<&TaskAddress, usize> = HashMap::new();
+        for parent in tasks.iter().filter_map(parent_of) {
+            *wanted.entry(parent).or_default() += 1;
+        }
         let mut counts: HashMap<&TaskAddress, usize> = HashMap::new();
         let max = limits().children_max;
         for (task, answer) in tasks.iter().zip(answers) {
-            let Some(parent) = task.family().and_then(|family| family.parent.as_ref()) else {
+            let Some(parent) = parent_of(task) else {
                 continue;
             };
-            let parent = &parent.task;
             if !counts.contains_key(parent) {
                 let stored = match known.get(parent) {
-                    Some(Ok(Some(seen))) if seen.has_children => self.count_children(parent).await,
+                    Some(Ok(Some(seen))) if seen.has_children => {
+                        let wanted = wanted.get(parent).copied().unwrap_or_default();
+                        self.count_children(parent, wanted).await
+                    }
                     _ => 0,
                 };
                 counts.insert(parent, stored);
@@ -242,8 +248,12 @@ impl Inner {
         }
     }
 
-    /// The number of children of a task, up to a little more than is allowed.
-    async fn count_children(&self, parent: &TaskAddress) -> usize {
+    /// The number of children of a task, up to a little more than is allowed; 0 if there is room for those that are wanted for
+    /// sure.
+    async fn count_children(&self, parent: &TaskAddress, wanted: usize) -> usize {
+        if self.child_counts.take(parent, wanted) {
+            return 0;
+        }
         let (mut count, mut after) = (0, None);
         while count <= limits().children_max {
             let query = EdgeQuery {
@@ -261,6 +271,7 @@ impl Inner {
                 break;
             }
         }
+        self.child_counts.counted(parent, count, wanted);
         count
     }
 
@@ -312,6 +323,11 @@ impl Inner {
             existed: true,
         })
     }
+}
+
+fn parent_of(task: &NewTask) -> Option<&TaskAddress> {
+    let family = task.family();
+    family.and_then(|family| Some(&family.parent.as_ref()?.task))
 }
 
 /// How many parents are above a task.

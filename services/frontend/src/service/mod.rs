@@ -2,6 +2,7 @@
 
 mod board;
 mod change;
+mod child_counts;
 mod families;
 mod family_view;
 mod jobs;
@@ -77,6 +78,7 @@ struct Inner {
     deps: FrontendDeps,
     /// Calls that their callers gave up on.
     detached_calls: TaskGroup,
+    child_counts: child_counts::ChildCounts,
     submitted: metrics::Counter,
     repeated: metrics::Counter,
     refused: metrics::Counter,
@@ -89,6 +91,7 @@ impl FrontendService {
             inner: Arc::new(Inner {
                 deps,
                 detached_calls: TaskGroup::new(),
+                child_counts: child_counts::ChildCounts::default(),
                 submitted: metrics::counter!("dueline_tasks_submitted_total"),
                 repeated: metrics::counter!("dueline_submits_repeated_total"),
                 refused: metrics::counter!("dueline_submits_refused_total"),
