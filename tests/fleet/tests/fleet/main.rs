@@ -5,6 +5,7 @@ mod connection;
 mod controllers;
 mod drain;
 mod executors;
+mod families;
 mod frontend;
 mod isolation;
 mod latency;
