@@ -2,6 +2,7 @@
 
 mod drain;
 mod enqueue;
+mod family;
 mod latency;
 mod priority;
 mod recovery;
@@ -86,6 +87,8 @@ enum BenchScenario {
     Schedule,
     /// Time from firing to start, of many schedules that all fire at the same time
     Schedules,
+    /// One parent, its children and a task that waits for all of them, from the submit to the end of the last
+    Family,
     /// Time from due time to start for tasks of high priority beside a flood of low ones of 20 ms
     Priority,
     /// The same with scheduled tasks; the flood is due all at once
@@ -124,6 +127,7 @@ impl Bench {
             BenchScenario::Latency => latency::latency(&self, &target).await,
             BenchScenario::Schedule => latency::schedule(&self, &target).await,
             BenchScenario::Schedules => schedules::schedules(&self, &target).await,
+            BenchScenario::Family => family::family(&self, &target).await,
             BenchScenario::Priority => priority::priority(&self, &target, false).await,
             BenchScenario::PriorityScheduled => priority::priority(&self, &target, true).await,
             BenchScenario::Retry => retry::retry(&self, &target).await,
