@@ -2,9 +2,10 @@
 
 mod fake;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fake::FakeServer;
+use tokio::time::Instant;
 
 const TASK: &str = "mail/0197b0c4-0000-7000-8000-000000000001";
 

@@ -112,17 +112,15 @@ async fn f_044_a_35_a_wait_for_any_task_ends_with_one_that_the_caller_could_clai
     claim(&node, open).await;
 
     // One that is submitted meanwhile ends the wait, however it arrives.
-    let waiting = tokio::spawn({
-        let (grpc, call) = (node.grpc(), call.clone());
-        async move { grpc.call(&call, wait(20_000)).await.unwrap() }
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let submitted = node
-        .send(Method::POST, "jobs/mail/tasks", Some(&json!({})))
-        .await;
-    let since = Instant::now();
-    let found = waiting.await.unwrap();
-    assert_eq!(submitted["id"], found[0].id.to_string());
+    let submit = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let path = "jobs/mail/tasks";
+        let task = node.send(Method::POST, path, Some(&json!({}))).await;
+        (task, Instant::now())
+    };
+    let grpc = node.grpc();
+    let (found, (submitted, since)) = tokio::join!(grpc.call(&call, wait(20_000)), submit);
+    assert_eq!(submitted["id"], found.unwrap()[0].id.to_string());
     assert!(
         since.elapsed() < Duration::from_secs(3),
         "{:?}",
