@@ -166,6 +166,11 @@ impl CliError {
             .into()
     }
 
+    /// Whether the error has this reason.
+    pub fn is_reason(&self, reason: &ErrorReason) -> bool {
+        self.problem.reason == reason.name()
+    }
+
     /// The current state of the task, where the request conflicts with it.
     pub fn state(&self) -> Option<StateKind> {
         self.problem.state

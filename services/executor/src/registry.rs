@@ -1,6 +1,9 @@
 //! The handlers of an executor, and which of them runs a task.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use dueline_api::Assignment;
 use dueline_domain::{IdError, JobName};
@@ -17,6 +20,8 @@ use crate::{HttpSettings, handlers::http::HttpHandler};
 pub struct Registry {
     jobs: BTreeMap<JobName, Arc<dyn Handler>>,
     kinds: BTreeMap<Arc<str>, Arc<dyn Handler>>,
+    /// The only jobs whose tasks the executor asks for; empty for all that it has a handler for.
+    only: BTreeSet<JobName>,
 }
 
 /// Which built-in handlers an executor offers.
@@ -66,14 +71,27 @@ impl Registry {
         registry
     }
 
-    /// Jobs with a handler registered for them, by name.
-    pub fn jobs(&self) -> Vec<JobName> {
-        self.jobs.keys().cloned().collect()
+    /// Keeps the executor to these jobs: it asks for no task of another one, whatever its handler is.
+    #[must_use]
+    pub fn kept_to(mut self, jobs: impl IntoIterator<Item = JobName>) -> Self {
+        self.only.extend(jobs);
+        self
     }
 
-    /// Kinds with a registered handler, by name.
+    /// The jobs to ask for: those with a handler registered for them, or those that the executor is kept to. By name.
+    pub fn jobs(&self) -> Vec<JobName> {
+        match self.only.is_empty() {
+            true => self.jobs.keys().cloned().collect(),
+            false => self.only.iter().cloned().collect(),
+        }
+    }
+
+    /// The kinds to ask for, by name: those with a registered handler, or none if the executor is kept to some jobs.
     pub fn kinds(&self) -> Vec<Arc<str>> {
-        self.kinds.keys().cloned().collect()
+        match self.only.is_empty() {
+            true => self.kinds.keys().cloned().collect(),
+            false => Vec::new(),
+        }
     }
 
     pub(crate) fn find(&self, task: &Assignment) -> Option<&Arc<dyn Handler>> {
@@ -182,6 +200,24 @@ mod tests {
             .built_in(built_in);
         let error = RegistryError::KindTwice("noop".into());
         assert_eq!(twice.build().err(), Some(error));
+    }
+
+    #[test]
+    fn f_027_an_executor_that_is_kept_to_some_jobs_asks_for_no_kind() {
+        let built_in = BuiltIn {
+            noop: true,
+            ..BuiltIn::default()
+        };
+        let builder = Registry::builder().built_in(built_in);
+        let registry = builder.job("mail", nothing()).build().unwrap();
+        let job = |name| JobName::parse(name).unwrap();
+        let mail = registry.clone().kept_to([]);
+        assert_eq!((mail.jobs(), mail.kinds().len()), (vec![job("mail")], 1));
+        let kept = registry.kept_to([job("b"), job("a"), job("b")]);
+        assert_eq!(
+            (kept.jobs(), kept.kinds().len()),
+            (vec![job("a"), job("b")], 0)
+        );
     }
 
     #[test]

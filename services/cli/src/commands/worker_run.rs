@@ -2,7 +2,8 @@
 
 use clap::Args;
 use dueline_all_in_one::RemoteWorker;
-use dueline_api::{ErrorKind, ErrorReason};
+use dueline_api::{ErrorKind, ErrorReason, v1::JobView};
+use dueline_domain::JobName;
 use dueline_settings::ConfigArgs;
 
 use super::process;
@@ -15,6 +16,10 @@ use crate::{
 /// Runs tasks in this process for the server or controller that `--server` names.
 #[derive(Debug, Args)]
 pub struct Run {
+    /// Run only tasks of these jobs, separated by commas [default: all jobs whose handlers this worker has]
+    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    jobs: Vec<JobName>,
+
     #[command(flatten)]
     config: ConfigArgs,
 }
@@ -32,7 +37,9 @@ impl Run {
                 CliError::new(ErrorKind::Invalid, ErrorReason::Config, text).with_hint(hint)
             );
         }
-        let worker = process::worker(settings, false)?;
+        let mut worker = process::worker(settings, false)?;
+        self.check_jobs(context, &settings.worker.handlers).await?;
+        worker.registry = worker.registry.kept_to(self.jobs);
         let server = &context.global.server;
         let worker =
             RemoteWorker::start(server, worker).map_err(|error| process::start_error(&error))?;
@@ -41,5 +48,35 @@ impl Run {
         let executors = [worker.executor().clone()];
         process::until_stopped(worker.failed(), &executors).await?;
         process::stop(grace, &executors, worker.stop(grace)).await
+    }
+}
+
+impl Run {
+    /// Refuses jobs that do not exist, and those whose handler this worker does not have: it would wait in vain. A server
+    /// that cannot be asked now, such as one that is about to start, is no reason not to start.
+    async fn check_jobs(&self, context: &Context, handlers: &[String]) -> Result<(), CliError> {
+        if self.jobs.is_empty() {
+            return Ok(());
+        }
+        let client = context.client()?;
+        for name in &self.jobs {
+            let job: JobView = match client.get(&["jobs", name.as_str()], &[]).await {
+                Ok(answer) => answer.read()?,
+                Err(error) if error.is_reason(&ErrorReason::UnknownJob) => return Err(error),
+                Err(error) => {
+                    output::note(&format!("job '{name}' was not checked: {error}"));
+                    continue;
+                }
+            };
+            let kind = &job.handler.kind;
+            if !handlers.contains(kind) {
+                let text =
+                    format!("job '{name}' has the handler '{kind}', which this worker lacks");
+                let hint = "worker.handlers (--handlers) names the handlers of a worker";
+                let error = CliError::new(ErrorKind::Invalid, ErrorReason::Config, text);
+                return Err(error.with_hint(hint));
+            }
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod consumer;
 mod durable;
 mod families;
+mod kept;
 mod owners;
 mod python;
 mod recovery;
