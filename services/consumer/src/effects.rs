@@ -27,6 +27,8 @@ const BATCH_MAX: usize = 64;
 /// Most records of a delivery that finds out whether a sink is up again. More than one, because the sink may refuse the
 /// record of a single task.
 const PROBE_MAX: usize = 4;
+/// Tasks of one job that notify their families at once.
+const TOLD_AT_ONCE: usize = 16;
 /// Tasks of one job that are read at once.
 const READS_AT_ONCE: usize = 8;
 
@@ -222,13 +224,19 @@ async fn deliver(
     let in_family = owing.extract_if(.., |task| first_effect(task) != Some(Effect::Deliver));
     let in_family: Vec<_> = in_family.collect();
     let mut commands = Vec::new();
-    for task in in_family {
-        match tell_family(deps, task).await {
+    // At once, since each is a write or two of its own: the children of one parent often end together.
+    let told = in_family
+        .into_iter()
+        .map(|task| Box::pin(tell_family(deps, task)));
+    let mut told = stream::iter(told).buffer_unordered(TOLD_AT_ONCE);
+    while let Some(told) = told.next().await {
+        match told {
             Ok(settled) => commands.extend(settled),
             // It is owed as before, and tried again with the next scan.
             Err(failed) => *error = Some(failed.to_string()),
         }
     }
+    drop(told);
     if owing.is_empty() {
         return Ok(commands);
     }
