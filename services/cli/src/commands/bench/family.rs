@@ -1,35 +1,38 @@
 //! The scenario of a family: one parent, many children, and a task that waits for all of them.
 
-use std::{sync::PoisonError, time::Duration};
+use std::time::Duration;
 
 use dueline_api::{
     Call,
-    operation::{GetTask, Submit},
+    operation::{GetTask, Modify, Submit},
 };
 use dueline_domain::{
-    Family, Handler, NewTask, Policy, Predecessor, StateKind, TaskAddress, limits,
+    Due, Family, Handler, Modification, NewTask, Policy, Predecessor, StateKind, TaskAddress,
+    limits,
 };
 use dueline_ports::Clock as _;
 use dueline_runtime::SystemClock;
 use tokio::time::Instant;
 
 use super::{
-    Bench, BenchReport,
-    latency::Delays,
+    Bench, BenchReport, Latencies,
+    drain::no_op,
     rss_peak_kib,
     target::{BenchTarget, JOB, put_job},
 };
 use crate::exit::CliError;
 
+/// When the parent would be due by itself.
+const LATER: Duration = Duration::from_secs(24 * 3_600);
 /// How long one call waits for the end of the last task.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Submits a parent, its children and a follower of the parent, in batches. Measures how long after the first submit each task
-/// starts, and the rate of tasks from then until the follower has ended.
+/// Submits a parent that is due later, its children and a follower of the parent, in batches. Then the parent is made due: measures
+/// the rate of tasks from then until the follower has ended.
 pub(super) async fn family(bench: &Bench, target: &BenchTarget) -> Result<BenchReport, CliError> {
     let most = limits().children_max as u64 + 2;
     let count = bench.tasks(most).clamp(3, most);
-    let (registry, delays) = Delays::recorded()?;
+    let registry = no_op()?;
     let node = target
         .node("family", Some((bench.slots(), registry)))
         .await?;
@@ -41,7 +44,10 @@ pub(super) async fn family(bench: &Bench, target: &BenchTarget) -> Result<BenchR
     };
     let begun_ms = u64::try_from(SystemClock.now().millis()).unwrap_or(0);
     let started = Instant::now();
-    let parent = target.task(&job, begun_ms);
+    let parent = NewTask {
+        due: Due::After(LATER),
+        ..target.task(&job, begun_ms)
+    };
     let address = parent.address();
     let in_family = |family: Family| in_family(target.task(&job, begun_ms), family);
     let waits_for = || Predecessor::open(address.clone());
@@ -69,6 +75,17 @@ pub(super) async fn family(bench: &Bench, target: &BenchTarget) -> Result<BenchR
         left -= some;
     }
     let submitted_in = started.elapsed();
+    let change = Modification {
+        run_at: Some(SystemClock.now()),
+        ..Modification::default()
+    };
+    let now = Modify {
+        job: address.job.clone(),
+        id: address.id,
+        change,
+    };
+    let started = Instant::now();
+    frontend.call(&Call::default(), now).await?;
     loop {
         let get = GetTask {
             job: job.clone(),
@@ -89,10 +106,9 @@ pub(super) async fn family(bench: &Bench, target: &BenchTarget) -> Result<BenchR
     let mut report = bench.report(count, bench.slots());
     report.db_bytes = target.db_bytes("family");
     report.rss_kib = rss_peak_kib();
-    let delays = delays.lock().unwrap_or_else(PoisonError::into_inner);
     let submitted_ms = (submitted_in.as_secs_f64() * 1_000.0).round();
     report.more.extend([("submitted_in_ms", submitted_ms)]);
-    Ok(report.measured(elapsed, &delays.late))
+    Ok(report.measured(elapsed, &Latencies::default()))
 }
 
 fn in_family(mut task: NewTask, family: Family) -> NewTask {
