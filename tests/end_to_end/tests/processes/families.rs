@@ -48,7 +48,10 @@ fn id(number: usize) -> String {
 /// How many repairs the server has counted since its start.
 async fn repairs(server: &ServerProcess<'_>) -> f64 {
     let (_, metrics) = server.api.page("metrics").await.expect("metrics");
-    assert!(metrics.contains("dueline_tasks_submitted_total"), "{metrics}");
+    assert!(
+        metrics.contains("dueline_tasks_submitted_total"),
+        "{metrics}"
+    );
     let lines = metrics.lines();
     let values = lines.filter_map(|line| {
         line.strip_prefix("dueline_family_repairs_total ")?
