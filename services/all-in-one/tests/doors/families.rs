@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dueline_api::{
     ApiError, Assignment, Call, Callable as _, Controller, PollRequest,
-    operation::{Submit, Submitted},
+    operation::{FamilyPage, Submit, Submitted},
 };
 use dueline_domain::{
     Due, Family, NewTask, Predecessor, StateKind, TaskAddress, TaskEnd, TaskId, TaskOptions,
@@ -402,6 +402,23 @@ async fn f_156_a_family_is_shown_and_cancelled_as_one_thing_through_each_door() 
         page["by_state"],
         json!({"processing": 1, "succeeded": 1, "waiting": 3})
     );
+    let with_path = format!("{family}?limit=1&critical_path=true");
+    let shown = node.send(Method::GET, &with_path, None).await;
+    let steps = shown["critical_path"].as_array().unwrap();
+    let steps: Vec<_> = steps
+        .iter()
+        .map(|step| step["id"].as_str().unwrap())
+        .collect();
+    let expected_path = [1, 2, 3, 4, 5].map(|number| id(number).to_string());
+    assert_eq!(steps, expected_path, "{shown}");
+    let first = &shown["critical_path"][0];
+    assert_eq!(first["state"], "succeeded");
+    assert!(
+        first["finished_at"].is_string() && first["expected_at"].is_null(),
+        "{first}"
+    );
+    assert_eq!(shown["members"].as_array().unwrap().len(), 1);
+    assert_eq!(page["critical_path"], Value::Null, "not asked for");
     let mut paged = Vec::new();
     let mut query = format!("{family}?limit=2");
     loop {
@@ -418,11 +435,19 @@ async fn f_156_a_family_is_shown_and_cancelled_as_one_thing_through_each_door() 
         id: id(1),
         cursor: None,
         limit: 100,
+        critical_path: true,
     };
     let call = Call::default();
     let by_grpc = node.grpc().call(&call, get.clone()).await.unwrap();
     let embedded = node.frontend().call(&call, get.clone()).await.unwrap();
-    assert_eq!(by_grpc, embedded);
+    // The path of a family that goes on is expected to end later and later.
+    let tasks = |page: &FamilyPage| {
+        let path = page.critical_path.iter();
+        path.map(|step| step.task.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(by_grpc.members, embedded.members);
+    assert_eq!(tasks(&by_grpc), tasks(&embedded));
+    assert_eq!(by_grpc.critical_path.len(), 5);
     assert_eq!(embedded.members[4].name.as_deref(), Some("last"));
     let unknown = dueline_api::operation::GetFamily { id: id(9), ..get };
     let unknown = node.grpc().call(&call, unknown).await.unwrap_err();

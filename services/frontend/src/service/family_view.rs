@@ -7,7 +7,7 @@ use std::{
 
 use dueline_api::{
     ApiError, Call, ErrorKind, ErrorReason,
-    operation::{FamilyMember, FamilyPage, GetFamily},
+    operation::{FamilyMember, FamilyPage, GetFamily, PathStep},
 };
 use dueline_domain::{
     Children, EdgeKind, Event, RunningCancel, StateKind, Task, TaskAddress, truncate_text,
@@ -16,7 +16,10 @@ use dueline_ports::{Command, EdgeQuery, StoreError};
 use dueline_runtime::log_transition;
 use futures_util::{StreamExt as _, stream};
 
-use super::{Inner, Serve};
+use super::{
+    Inner, Serve,
+    critical_path::{Times, critical_path},
+};
 
 /// Most members that are gone through.
 const MEMBERS_MAX: usize = 20_000;
@@ -49,10 +52,27 @@ impl Serve for GetFamily {
         };
         let root = inner.task(&self.job, &self.id).await?.address();
         let wanted = skip.saturating_add(self.limit);
-        let (mut members, more) = inner.members(root, wanted.min(MEMBERS_MAX)).await?;
+        let wanted = wanted.min(MEMBERS_MAX);
+        let needed = match self.critical_path {
+            true => MEMBERS_MAX,
+            false => wanted,
+        };
+        let (mut members, mut more) = inner.members(root, needed).await?;
+        let critical_path = match self.critical_path {
+            true => inner.critical_path(&members),
+            false => Vec::new(),
+        };
+        if members.len() > wanted {
+            members.truncate(wanted);
+            more = true;
+        }
         let next = more.then(|| Arc::from(members.len().to_string()));
-        members.drain(..skip.min(members.len()));
-        Ok(FamilyPage { members, next })
+        let members = members.into_iter().skip(skip);
+        Ok(FamilyPage {
+            members: members.map(|member| member.shown).collect(),
+            next,
+            critical_path,
+        })
     }
 }
 
@@ -63,8 +83,15 @@ struct Place {
     above: Option<(EdgeKind, TaskAddress)>,
 }
 
+/// A member with its times; these are absent if it was deleted.
+struct Member {
+    shown: FamilyMember,
+    times: Option<Times>,
+}
+
 /// What is known of a member.
 struct Seen {
+    times: Times,
     state: StateKind,
     name: Option<Arc<str>>,
     error: Option<Arc<str>>,
@@ -77,6 +104,7 @@ impl Seen {
         let options = task.options.as_ref();
         let error = task.error.as_deref();
         Self {
+            times: Times::of(task),
             state: task.kind(),
             name: options.and_then(|options| options.name.clone()),
             error: error.map(|error| Arc::from(truncate_text(error, ERROR_BYTES_MAX))),
@@ -92,7 +120,7 @@ impl Inner {
         &self,
         root: TaskAddress,
         max: usize,
-    ) -> Result<(Vec<FamilyMember>, bool), ApiError> {
+    ) -> Result<(Vec<Member>, bool), ApiError> {
         let (mut members, mut visited) = (Vec::new(), BTreeSet::new());
         let mut seen: HashMap<TaskAddress, Option<Seen>> = HashMap::new();
         let mut left = vec![Place {
@@ -127,18 +155,49 @@ impl Inner {
                         .await?;
                 }
             }
-            let found = found.as_ref();
-            members.push(FamilyMember {
+            let shown = FamilyMember {
                 task: place.task,
                 level: place.level,
                 above: place.above,
-                state: found.map(|found| found.state),
-                name: found.and_then(|found| found.name.clone()),
-                error: found.and_then(|found| found.error.clone()),
-                children: found.map(|found| found.children).unwrap_or_default(),
-            });
+                state: found.as_ref().map(|found| found.state),
+                name: found.as_ref().and_then(|found| found.name.clone()),
+                error: found.as_ref().and_then(|found| found.error.clone()),
+                children: found
+                    .as_ref()
+                    .map(|found| found.children)
+                    .unwrap_or_default(),
+            };
+            let times = found.map(|found| found.times);
+            members.push(Member { shown, times });
         }
         Ok((members, false))
+    }
+
+    /// The chain of members that determines when the last of them ends.
+    fn critical_path(&self, members: &[Member]) -> Vec<PathStep> {
+        let known = members.iter().filter_map(|member| {
+            let times = member.times.as_ref()?;
+            Some((&member.shown.task, (member, times)))
+        });
+        let known: HashMap<_, _> = known.collect();
+        // In the order of the members, so that the same family has the same path.
+        let timed = members.iter().filter_map(|member| {
+            let times = member.times.as_ref()?;
+            Some((&member.shown.task, times))
+        });
+        let timed: Vec<_> = timed.collect();
+        let path = critical_path(&timed, self.deps.clock.now());
+        let step = |(task, end)| {
+            let (member, times) = known.get(task)?;
+            Some(PathStep {
+                task: TaskAddress::clone(task),
+                state: member.shown.state?,
+                started_at: times.started_at,
+                finished_at: times.finished_at,
+                expected_at: times.finished_at.is_none().then_some(end),
+            })
+        };
+        path.into_iter().filter_map(step).collect()
     }
 
     async fn read_members(
@@ -208,7 +267,8 @@ impl Inner {
             ));
         }
         let is_open = |member: &&FamilyMember| member.state.is_some_and(|state| !state.is_final());
-        let open: Vec<_> = members.iter().rev().filter(is_open).collect();
+        let shown = members.iter().rev().map(|member| &member.shown);
+        let open: Vec<_> = shown.filter(is_open).collect();
         for some in open.chunks(CANCELS_AT_ONCE) {
             let commands = some.iter().map(|member| Command {
                 job: member.task.job.clone(),

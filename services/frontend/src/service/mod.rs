@@ -3,6 +3,7 @@
 mod board;
 mod change;
 mod child_counts;
+mod critical_path;
 mod families;
 mod family_view;
 mod jobs;

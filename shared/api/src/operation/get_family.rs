@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{Children, EdgeKind, JobName, StateKind, TaskAddress, TaskId};
+use dueline_domain::{Children, EdgeKind, JobName, StateKind, TaskAddress, TaskId, Timestamp};
 
 use super::Operation;
 use crate::{ApiError, check};
@@ -18,6 +18,8 @@ pub struct GetFamily {
     pub cursor: Option<Arc<str>>,
     /// Most members on the page.
     pub limit: usize,
+    /// Whether to find the critical path, for which the whole family is read.
+    pub critical_path: bool,
 }
 
 /// A page of a family.
@@ -27,6 +29,24 @@ pub struct FamilyPage {
     pub members: Vec<FamilyMember>,
     /// Where the next page begins; `None` at the end.
     pub next: Option<Arc<str>>,
+    /// The chain of members that determined when the last member of the whole family ended, or will determine that. Empty
+    /// unless it was asked for.
+    pub critical_path: Vec<PathStep>,
+}
+
+/// A member on the critical path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    /// The task.
+    pub task: TaskAddress,
+    /// Its state.
+    pub state: StateKind,
+    /// When its latest run began.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// When it will end, by the durations of other runs, if it has not ended.
+    pub expected_at: Option<Timestamp>,
 }
 
 /// A task among those that wait for each other.
@@ -80,6 +100,7 @@ mod grpc {
                     0 => check::PAGE_LEN_DEFAULT,
                     limit => usize::try_from(limit).unwrap_or(usize::MAX),
                 },
+                critical_path: request.critical_path,
             })
         }
 
@@ -89,6 +110,7 @@ mod grpc {
                 id: self.id.to_string(),
                 cursor: string_opt(self.cursor),
                 limit: u32::try_from(self.limit).unwrap_or(u32::MAX),
+                critical_path: self.critical_path,
             }
         }
 
@@ -96,6 +118,7 @@ mod grpc {
             proto::GetFamilyResponse {
                 members: page.members.into_iter().map(Into::into).collect(),
                 next: string_opt(page.next),
+                critical_path: page.critical_path.into_iter().map(Into::into).collect(),
             }
         }
 
@@ -103,6 +126,7 @@ mod grpc {
             Ok(FamilyPage {
                 members: crate::grpc::values(response.members)?,
                 next: text_opt(response.next),
+                critical_path: crate::grpc::values(response.critical_path)?,
             })
         }
     }

@@ -40,7 +40,7 @@ pub use self::{
     claim_task::{ClaimTask, ClaimedTask},
     delete_job::DeleteJob,
     delete_schedule::DeleteSchedule,
-    get_family::{FamilyMember, FamilyPage, GetFamily},
+    get_family::{FamilyMember, FamilyPage, GetFamily, PathStep},
     get_job::GetJob,
     get_job_stats::GetJobStats,
     get_lease::{GetLease, LeaseEnd, TaskLease},

@@ -9,11 +9,11 @@ use dueline_domain::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::as_text;
+use super::{Time, as_text};
 use crate::{
     ApiError, ErrorReason,
     check::field,
-    operation::{FamilyMember, FamilyPage},
+    operation::{FamilyMember, FamilyPage, PathStep},
 };
 
 /// A task to wait for: a predecessor, or the parent.
@@ -102,6 +102,46 @@ pub struct FamilyView {
     pub by_state: BTreeMap<String, u64>,
     /// What to send as `cursor` for the next page; null at the end.
     pub next: Option<String>,
+    /// The chain of members that determined when the last member of the whole family ended, or will determine that; absent
+    /// unless it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub critical_path: Vec<PathStepView>,
+}
+
+/// A member on the critical path of a family.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PathStepView {
+    /// Its job.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub job: JobName,
+    /// The task.
+    #[serde(with = "as_text")]
+    #[schema(value_type = uuid::Uuid)]
+    pub id: TaskId,
+    /// Its state.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub state: StateKind,
+    /// When its latest run began.
+    pub started_at: Option<Time>,
+    /// When it ended.
+    pub finished_at: Option<Time>,
+    /// When it will end, by the durations of other runs, if it has not ended.
+    pub expected_at: Option<Time>,
+}
+
+impl From<PathStep> for PathStepView {
+    fn from(step: PathStep) -> Self {
+        Self {
+            job: step.task.job,
+            id: step.task.id,
+            state: step.state,
+            started_at: step.started_at.map(Into::into),
+            finished_at: step.finished_at.map(Into::into),
+            expected_at: step.expected_at.map(Into::into),
+        }
+    }
 }
 
 /// A task among those that wait for each other.
@@ -158,6 +198,7 @@ impl From<FamilyPage> for FamilyView {
             members,
             by_state,
             next: page.next.map(|next| next.to_string()),
+            critical_path: page.critical_path.into_iter().map(Into::into).collect(),
         }
     }
 }

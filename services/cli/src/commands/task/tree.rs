@@ -1,6 +1,6 @@
 //! `dueline task tree`.
 
-use dueline_api::v1::{FamilyView, MemberView};
+use dueline_api::v1::{FamilyView, MemberView, PathStepView, Time};
 
 use crate::{
     client::JsonAnswer,
@@ -27,6 +27,10 @@ pub struct Tree {
     /// Cursor that an earlier call printed, to continue from there
     #[arg(long)]
     cursor: Option<String>,
+
+    /// Show the chain of members that determined when the last one ended, or will determine that
+    #[arg(long)]
+    critical_path: bool,
 }
 
 impl Tree {
@@ -42,6 +46,9 @@ impl Tree {
             let count = shown.as_ref().map_or(0, |shown| shown.members.len());
             let limit = (self.limit - count).min(PAGE_LEN_MAX);
             let mut query = vec![("limit", limit.to_string())];
+            if self.critical_path && shown.is_none() {
+                query.push(("critical_path", "true".to_owned()));
+            }
             query.extend(self.cursor.take().map(|cursor| ("cursor", cursor)));
             let page: FamilyView = client.get(&path, &query).await?.read()?;
             self.cursor = page.next.clone();
@@ -78,6 +85,10 @@ fn render(family: &FamilyView) -> String {
         family.members.len(),
         counts.join(", ")
     ));
+    if !family.critical_path.is_empty() {
+        lines.push("critical path:".to_owned());
+        lines.extend(family.critical_path.iter().map(path_line));
+    }
     if let Some(next) = &family.next {
         lines.push(format!("more with --cursor {next}"));
     }
@@ -107,6 +118,18 @@ fn line(member: &MemberView) -> String {
     clean(&line).into_owned()
 }
 
+/// A member of the critical path as a line, with its times.
+fn path_line(step: &PathStepView) -> String {
+    let text = |time: &Option<Time>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
+    let (word, end) = match &step.finished_at {
+        Some(_) => ("ended", &step.finished_at),
+        None => ("expected", &step.expected_at),
+    };
+    let (job, id, state) = (&step.job, step.id, step.state);
+    let (started, end) = (text(&step.started_at), text(end));
+    format!("  {job}/{id} {state}, started {started}, {word} {end}")
+}
+
 #[cfg(test)]
 mod tests {
     use dueline_domain::{JobName, TaskId};
@@ -133,6 +156,14 @@ mod tests {
             ],
             by_state: [("succeeded".to_owned(), 2)].into(),
             next: Some("2".into()),
+            critical_path: vec![PathStepView {
+                job: JobName::parse("mail").unwrap(),
+                id: TaskId::from_bytes([4; 16]),
+                state: dueline_domain::StateKind::Waiting,
+                started_at: None,
+                finished_at: None,
+                expected_at: Some(dueline_domain::Timestamp::EPOCH.into()),
+            }],
         };
         family.add(FamilyView {
             members: vec![
@@ -141,6 +172,7 @@ mod tests {
             ],
             by_state: [("cancelled".to_owned(), 1), ("waiting".to_owned(), 1)].into(),
             next: None,
+            critical_path: Vec::new(),
         });
         let id = |number: u8| TaskId::from_bytes([number; 16]);
         let expected = [
@@ -149,6 +181,11 @@ mod tests {
             format!("    + mail/{} cancelled  parent was cancelled", id(3)),
             format!("  > mail/{} waiting", id(4)),
             "4 shown: 1 cancelled, 2 succeeded, 1 waiting".to_owned(),
+            "critical path:".to_owned(),
+            format!(
+                "  mail/{} waiting, started -, expected 1970-01-01T00:00:00.000Z",
+                id(4)
+            ),
         ];
         assert_eq!(render(&family), expected.join("\n"));
     }

@@ -74,6 +74,7 @@ async fn get(
         ("id" = String, Path, description = "Id of the task"),
         ("limit" = Option<u32>, Query, description = "Most members on a page: 1 to 1000, 100 when absent"),
         ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
+        ("critical_path" = Option<bool>, Query, description = "Whether to find the critical path, for which the whole family is read"),
     ),
     responses(
         (status = 200, description = "A page", body = FamilyView),
@@ -86,13 +87,15 @@ async fn family(
     OfTask(job, id): OfTask,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let query = Query::of(&uri, &["limit", "cursor"])?;
+    let query = Query::of(&uri, &["limit", "cursor", "critical_path"])?;
     let (cursor, limit) = (query.cursor(), query.limit());
+    let critical_path = query.flag("critical_path")?;
     let operation = GetFamily {
         job,
         id,
         cursor,
         limit,
+        critical_path,
     };
     let page = app.call(&call, operation).await?;
     Ok(json(StatusCode::OK, &FamilyView::from(page))?)

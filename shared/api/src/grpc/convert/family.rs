@@ -1,9 +1,13 @@
 //! What connects a task with other tasks.
 
-use dueline_domain::{EdgeKind, Family, Predecessor, TaskAddress};
+use dueline_domain::{EdgeKind, Family, Predecessor, TaskAddress, Timestamp};
 
 use super::{enums, field};
-use crate::{ApiError, grpc::proto, operation::FamilyMember};
+use crate::{
+    ApiError,
+    grpc::proto,
+    operation::{FamilyMember, PathStep},
+};
 
 impl From<Family> for proto::Family {
     fn from(family: Family) -> Self {
@@ -124,6 +128,40 @@ impl TryFrom<proto::FamilyMember> for FamilyMember {
             name: field::text_opt(member.name),
             error: field::text_opt(member.error),
             children: enums::children("member.children", member.children)?,
+        })
+    }
+}
+
+impl From<PathStep> for proto::PathStep {
+    fn from(step: PathStep) -> Self {
+        Self {
+            job: step.task.job.to_string(),
+            id: step.task.id.to_string(),
+            state: enums::state_number(step.state),
+            started_at_ms: step.started_at.map(Timestamp::millis),
+            finished_at_ms: step.finished_at.map(Timestamp::millis),
+            expected_at_ms: step.expected_at.map(Timestamp::millis),
+        }
+    }
+}
+
+impl TryFrom<proto::PathStep> for PathStep {
+    type Error = ApiError;
+
+    fn try_from(step: proto::PathStep) -> Result<Self, ApiError> {
+        let time = |millis: Option<i64>| {
+            let time = millis.map(|millis| field::timestamp("critical_path", millis));
+            time.transpose()
+        };
+        Ok(Self {
+            task: TaskAddress {
+                job: field::job_name("critical_path.job", &step.job)?,
+                id: field::task_id("critical_path.id", &step.id)?,
+            },
+            state: enums::state_kind("critical_path.state", step.state)?,
+            started_at: time(step.started_at_ms)?,
+            finished_at: time(step.finished_at_ms)?,
+            expected_at: time(step.expected_at_ms)?,
         })
     }
 }
