@@ -83,7 +83,7 @@ async fn a_16_an_extension_of_a_task_that_nobody_owns_prints_false() {
     let extend = [&["task", "extend", TASK, "--by", "5s"][..], &token].concat();
     let output = server.run(&extend).await;
     assert_eq!(output.code, 4, "{output:?}");
-    assert_eq!(output.stdout, format!("false: nobody owns task {TASK}\n"));
+    assert_eq!(output.stdout, format!("false: task {TASK} has no owner\n"));
     let sent: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
     let wanted = serde_json::json!({"token": "00c0ffee00c0ffee", "owner": "ann", "by_ms": 5000});
     assert_eq!(sent, wanted);

@@ -220,7 +220,7 @@ reasons! {
     NotFound = "not_found",
     /// The server does not offer this call.
     NotOffered = "not_offered",
-    /// Somebody else than the named owner owns the task.
+    /// The task has another owner than the named one.
     NotOwner = "not_owner",
     /// The process cannot serve at present.
     NotReady = "not_ready",

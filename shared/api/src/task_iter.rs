@@ -28,7 +28,7 @@ impl<F: Callable<ListTasks> + ?Sized> TaskIter<F> {
         Self::of(frontend, ListQuery::of(job))
     }
 
-    /// Iterates over the tasks that nobody owns and that have not ended.
+    /// Iterates over the tasks without an owner that have not ended.
     pub fn unclaimed(frontend: Arc<F>, job: JobName) -> Self {
         let pending = StateKind::ALL
             .into_iter()
@@ -63,7 +63,7 @@ impl<F: Callable<ListTasks> + ?Sized> TaskIter<F> {
         &self.query.job
     }
 
-    /// Whether it returns only tasks that nobody owns.
+    /// Whether it returns only tasks without an owner.
     pub fn only_unclaimed(&self) -> bool {
         let states = &self.query.states;
         !states.is_empty() && states.iter().all(|state| state.is_pending())

@@ -109,7 +109,7 @@ impl Door {
         report: ReportTask,
     ) -> Result<(StateKind, bool), Refusal> {
         let call = Call::default();
-        let told = |answer: Result<ReportedTask, ApiError>| match answer {
+        let ack_of = |answer: Result<ReportedTask, ApiError>| match answer {
             Ok(reported) => Ok((reported.ack.state, reported.done)),
             Err(error) => Err(refusal(&error)),
         };
@@ -146,8 +146,8 @@ impl Door {
                     )),
                 }
             }
-            Self::Grpc => told(node.grpc().call(&call, report).await),
-            Self::Embedded => told(node.frontend().call(&call, report).await),
+            Self::Grpc => ack_of(node.grpc().call(&call, report).await),
+            Self::Embedded => ack_of(node.frontend().call(&call, report).await),
         }
     }
 }
@@ -182,12 +182,12 @@ async fn f_092_f_074_f_076_the_refusals_of_a_board_differ_and_name_the_real_owne
         let unknown = door.claim(&node, claim(unknown, "ann")).await.unwrap_err();
         assert_eq!((&*unknown.0, &*unknown.1), ("not-found", "unknown_task"));
 
-        // Nobody owns it.
+        // It has no owner.
         let token = Token::from_random(5);
         for action in [success(), Action::Abandon, trash(), Action::Heartbeat] {
             let refused = door.report(&node, report(id, "ann", token, action)).await;
-            let nobody = conflict("not_claimed", None, "enqueued");
-            assert_eq!(refused, Err(nobody), "{door:?}");
+            let unowned = conflict("not_claimed", None, "enqueued");
+            assert_eq!(refused, Err(unowned), "{door:?}");
         }
 
         // Ann owns it.

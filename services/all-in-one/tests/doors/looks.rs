@@ -214,14 +214,14 @@ async fn f_043_each_run_that_is_over_is_shown_with_its_end_through_each_door() {
         .await
         .unwrap();
     assert_eq!(node.grpc().call(&call, operation).await.unwrap(), embedded);
-    let told: Vec<_> = embedded
+    let shown: Vec<_> = embedded
         .runs
         .iter()
         .map(|run| (run.attempt, run.end, &*run.info))
         .collect();
     let (failed, succeeded) = (RunEnd::Retriable, RunEnd::Succeeded);
     assert_eq!(
-        told,
+        shown,
         [
             (0, failed, "first"),
             (1, failed, "second"),

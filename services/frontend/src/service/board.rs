@@ -70,7 +70,7 @@ impl Serve for WaitAny {
 }
 
 impl Inner {
-    /// Tasks that anybody could claim now. Those of a paused job cannot be claimed.
+    /// Tasks that can be claimed now. Those of a paused job cannot be claimed.
     async fn claimable(
         &self,
         jobs: &[JobName],

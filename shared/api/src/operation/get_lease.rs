@@ -27,7 +27,7 @@ pub struct TaskLease {
 /// How long a claim still lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEnd {
-    /// Nobody owns the task.
+    /// The task has no owner.
     None,
     /// For this long. Zero: it is over, and the task is about to be enqueued again.
     In(Duration),

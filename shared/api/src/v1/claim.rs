@@ -144,11 +144,11 @@ impl TryFrom<ClaimedTask> for AssignmentView {
 /// Who owns a task, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeaseView {
-    /// The owner; null: nobody.
+    /// The owner; null: none.
     #[serde(default, with = "as_text::option")]
     #[schema(value_type = Option<String>)]
     pub owner: Option<WorkerId>,
-    /// `in`: after `expires_in_ms`; `never`: until its owner ends it; `none`: nobody owns the task.
+    /// `in`: after `expires_in_ms`; `never`: until its owner ends it; `none`: the task has no owner.
     #[schema(example = "in")]
     pub expires: String,
     /// How long the claim still lasts, by the server's clock; null without an end or an owner.

@@ -299,7 +299,7 @@ pub struct ReportedView {
     pub cancel_requested: bool,
     /// How long ownership lasts from now; null when there is none.
     pub lease_ms: Option<u64>,
-    /// Whether the report took effect. Only false for an extension by a named owner of a task that nobody owns.
+    /// Whether the report took effect. Only false for an extension by a named owner of a task without an owner.
     #[serde(default = "done")]
     pub done: bool,
 }

@@ -51,7 +51,7 @@ pub(super) fn board() -> Vec<Case> {
             ask!(frontend => frontend.call(&call(), claim(ClaimLifetime::For(year)))),
         ),
         case(
-            "a claim for nobody",
+            "a claim without an owner",
             ("no_owner", Some("owner")),
             rest(json!({"owner": ""})),
             raw!(client => async move {

@@ -16,7 +16,7 @@ pub struct Count {
     /// Name of the job
     job: JobName,
 
-    /// Only tasks that nobody owns
+    /// Only tasks without an owner
     #[arg(long, conflicts_with = "claimed")]
     unclaimed: bool,
 

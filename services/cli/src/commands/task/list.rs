@@ -37,7 +37,7 @@ pub struct List {
     #[arg(long = "state", value_name = "STATE")]
     states: Vec<StateKind>,
 
-    /// Only tasks that nobody owns and that have not ended
+    /// Only tasks without an owner that have not ended
     #[arg(long, conflicts_with_all = ["states", "claimable"])]
     unclaimed: bool,
 

@@ -66,7 +66,7 @@ impl OwnedArgs {
         let reported: ReportedView = answer.read()?;
         context.output.show(&answer, context.now(), |_| {
             Ok(match (reported.done, reported.cancel_requested) {
-                (false, _) => format!("false: nobody owns task {}", self.task),
+                (false, _) => format!("false: task {} has no owner", self.task),
                 (true, false) => format!("task {} is {}", self.task, reported.state),
                 (true, true) => format!(
                     "task {} is {}; stop: a user has requested its cancel",
