@@ -174,6 +174,10 @@ async fn f_016_the_scheduling_record_matches_the_state_at_every_step() {
     let soon = json!({"delay_ms": 0});
     let path = format!("jobs/mail/tasks/{id}");
     node.send(Method::PATCH, &path, Some(&soon)).await;
+    // Its record moves once more when the consumer enqueues it.
+    while node.send(Method::GET, &path, None).await["state"] != "enqueued" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     expect(Started, true).await;
     let forever = ClaimTask {
         job: mail(),

@@ -79,7 +79,8 @@ async fn f_093_f_094_f_095_g_01_a_family_on_a_server_that_is_killed_runs_in_its_
     let folder = TestFolder::new();
     let log = RunLog::new(&folder);
     let mut server = ServerProcess::start(&folder, &[]).await;
-    let job = exec_job(&log, "sleep 0.4");
+    // Three levels take three seconds at least, so no kill meets the last task.
+    let job = exec_job(&log, "sleep 1");
     server.api.put_job("job", job, json!({})).await;
     let tasks = tree(8);
     let count = tasks.len();
