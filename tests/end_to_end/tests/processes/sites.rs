@@ -70,20 +70,23 @@ fn grpc_routes() -> Vec<(Method, String)> {
             }
         }
     }
-    for path in [
-        "/grpc.health.v1.Health/Check",
-        "/grpc.health.v1.Health/Watch",
-        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-    ] {
-        routes.push((Method::POST, path.to_owned()));
-    }
     let services: BTreeSet<_> = routes
         .iter()
         .filter_map(|(_, path)| path.split('/').nth(1))
         .collect();
     assert!(services.len() >= 4 && routes.len() > 25, "{routes:?}");
     routes
+}
+
+/// The standard services of gRPC.
+fn standard_routes() -> [(Method, String); 4] {
+    [
+        "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/Watch",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    ]
+    .map(|path| (Method::POST, path.to_owned()))
 }
 
 async fn call(
@@ -143,6 +146,7 @@ async fn g_13_no_route_of_any_role_answers_a_page_of_another_site() {
     let mut server = ServerProcess::start(&folder, &["--no-worker"]).await;
     let mut routes = rest_routes(&server.api).await;
     routes.extend(grpc_routes());
+    routes.extend(standard_routes());
     assert_all_are_refused(server.url(), &routes).await;
     let jobs = server.api.get("jobs").await.expect_success();
     assert_eq!(jobs["jobs"], serde_json::json!([]));
