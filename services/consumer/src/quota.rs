@@ -102,6 +102,7 @@ impl JobQuotas {
                 }
                 let probe = usize::from(quota.next_at <= now);
                 limits.insert(job.name.clone(), quota.granted.max(probe).min(batch_max));
+                quota.is_limited &= !job.paused;
                 self.jobs.insert(job.name.clone(), quota);
             }
             if job.paused {
@@ -157,10 +158,14 @@ impl JobQuotas {
         }
     }
 
-    /// When a job that reached its quota may continue.
-    pub(crate) fn next_scan_at(&self) -> Option<Instant> {
+    /// When a job that reached its quota may continue. One that has a grant left could not move its tasks just now.
+    pub(crate) fn next_scan_at(&self, now: Instant) -> Option<Instant> {
         let is_limited = self.jobs.values().filter(|quota| quota.is_limited);
-        is_limited.map(|quota| quota.next_at).min()
+        let next_at = is_limited.map(|quota| match quota.granted {
+            0 => quota.next_at,
+            _ => now + RETRY_AFTER,
+        });
+        next_at.min()
     }
 }
 

@@ -214,7 +214,7 @@ impl DueScan {
             },
             latest: instant + self.config.poll_period,
         };
-        let next_grant = self.job_quotas.next_scan_at();
+        let next_grant = self.job_quotas.next_scan_at(ended);
         let next_grant = next_grant.map(|at| at.max(ended + SCAN_SPACING));
         let resend_at = lost_messages_left.then(|| ended + RESEND_SPACING);
         Ok(schedule.no_later_than(next_grant).no_later_than(resend_at))

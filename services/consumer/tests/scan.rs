@@ -309,3 +309,27 @@ async fn scans_continue_when_the_clock_steps_back() {
     assert!(kit.store.scans() >= before + 9);
     kit.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn f_126_a_job_that_is_paused_at_its_quota_causes_no_more_scans_than_others() {
+    let kit = Kit::new().await;
+    let quota = Quota {
+        rate_per_s: Some(10.0),
+        burst: None,
+    };
+    kit.put(dueline_domain::Job {
+        quota,
+        ..definition("a")
+    })
+    .await;
+    kit.submit_many("a", ms(0), 1_000).await;
+    kit.start();
+    kit.run_until(secs(3)).await;
+    let now = START.after(secs(3));
+    kit.store.pause_job(&name("a"), true, now).await.unwrap();
+    let before = kit.store.scans();
+    kit.run_until(secs(13)).await;
+    let scans = kit.store.scans() - before;
+    assert!(scans <= 12, "{scans} scans in ten seconds");
+    kit.stop().await;
+}
