@@ -28,7 +28,7 @@ const BATCH_MAX: usize = 64;
 /// record of a single task.
 const PROBE_MAX: usize = 4;
 /// Tasks of one job that notify their families at once.
-const TOLD_AT_ONCE: usize = 16;
+const NOTIFIES_AT_ONCE: usize = 16;
 /// Tasks of one job that are read at once.
 const READS_AT_ONCE: usize = 8;
 
@@ -225,18 +225,18 @@ async fn deliver(
     let in_family: Vec<_> = in_family.collect();
     let mut commands = Vec::new();
     // At once, since each is a write or two of its own: the children of one parent often end together.
-    let told = in_family
+    let notifying = in_family
         .into_iter()
-        .map(|task| Box::pin(tell_family(deps, task)));
-    let mut told = stream::iter(told).buffer_unordered(TOLD_AT_ONCE);
-    while let Some(told) = told.next().await {
-        match told {
+        .map(|task| Box::pin(notify_family(deps, task)));
+    let mut notifying = stream::iter(notifying).buffer_unordered(NOTIFIES_AT_ONCE);
+    while let Some(settled) = notifying.next().await {
+        match settled {
             Ok(settled) => commands.extend(settled),
             // It is owed as before, and tried again with the next scan.
             Err(failed) => *error = Some(failed.to_string()),
         }
     }
-    drop(told);
+    drop(notifying);
     if owing.is_empty() {
         return Ok(commands);
     }
@@ -292,7 +292,7 @@ async fn deliver(
 }
 
 /// Does the first effect that a finished task owes to its family, and returns what settles it.
-async fn tell_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreError> {
+async fn notify_family(deps: &Deps, task: Task) -> Result<Option<Command>, StoreError> {
     let families = deps.families();
     let effect = first_effect(&task);
     let task = match effect {
