@@ -40,7 +40,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Another worker owns the task.
+    /// A worker owns the task already.
     AlreadyClaimed = "already_claimed",
     /// The run has begun already.
     AlreadyStarted = "already_started",
@@ -178,8 +178,8 @@ reasons! {
     NeverFires = "never_fires",
     /// No answer arrived in time. The call may have taken effect.
     NoAnswer = "no_answer",
-    /// The call takes no body.
-    NoBody = "no_body",
+    /// The call needs a body, and has none.
+    MissingBody = "no_body",
     /// The call changes nothing.
     NoChange = "no_change",
     /// The HTTP client could not be built.

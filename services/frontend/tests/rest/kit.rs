@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use axum::{Router, body::Body};
 use dueline_api::{
-    Action, ApiError, Assignment, Controller, Frontend, PollRequest, Ready, Registered,
-    Registration, Report, ReportAck,
+    ApiError, Assignment, Controller, Frontend, PollRequest, Ready, Registered, Registration,
+    Report, ReportAck,
 };
 use dueline_domain::{Claim, Event, JobName, Policy, Timestamp, WorkerId};
 use dueline_frontend::{FrontendDeps, FrontendService, Health, RestLimits, RouterDeps, router};
@@ -333,43 +333,13 @@ impl Controller for DirectWork {
     async fn report(&self, reports: Vec<Report>) -> Vec<Result<ReportAck, ApiError>> {
         let mut answers = Vec::new();
         for report in reports {
-            let token = report.token;
-            let event = match report.action {
-                Action::Start => Event::Start { token },
-                Action::Heartbeat => Event::Heartbeat { token },
-                Action::Extend { by } => Event::Extend { token, by },
-                Action::Checkpoint { payload } => Event::Checkpoint { token, payload },
-                Action::Finish {
-                    started_at,
-                    outcome,
-                } => Event::Finish {
-                    token,
-                    started_at,
-                    outcome,
-                    jitter: self.rng.jitter(),
-                },
-                Action::Abandon => Event::Abandon {
-                    token,
-                    next: self.rng.token(),
-                },
-                Action::Trash { reason } => Event::Trash { token, reason },
-            };
-            let command = Command {
-                job: report.job,
-                id: report.id,
-                event,
-                write: report.write,
-            };
+            let command = report.into_command(&*self.rng);
             let now = self.clock.now();
             answers.push(self.apply(command).await.map(|task| {
                 if task.kind().is_final() {
                     self.ended.ended(&task.id);
                 }
-                ReportAck {
-                    state: task.kind(),
-                    cancel_requested: task.cancel_requested,
-                    lease: task.lease().map(|lease| lease.ends_at().since(now)),
-                }
+                ReportAck::of(&task, now)
             }));
         }
         answers

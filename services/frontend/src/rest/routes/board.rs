@@ -135,7 +135,7 @@ async fn claim(
 ) -> Result<Response, Failure> {
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let claim: ClaimRequest = body.object(ErrorReason::NoBody)?;
+    let claim: ClaimRequest = body.object(ErrorReason::MissingBody)?;
     let claimed = app.call(&body.call, claim.into_claim(job, id)?).await?;
     Ok(json(StatusCode::OK, &AssignmentView::try_from(claimed)?)?)
 }

@@ -76,7 +76,7 @@ async fn report<T: DeserializeOwned>(
         named,
         owner,
         action,
-    } = read(body.object(ErrorReason::NoBody)?)?;
+    } = read(body.object(ErrorReason::MissingBody)?)?;
     let named = named.unwrap_or_else(|| app.rng.write_id());
     let report = Report {
         job,

@@ -35,7 +35,7 @@ async fn next(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let ask: NextWorkRequest = body.object(ErrorReason::NoBody)?;
+    let ask: NextWorkRequest = body.object(ErrorReason::MissingBody)?;
     let poll = ask.into_poll()?;
     if let Some(frontend) = &app.frontend {
         // A poll for a mistyped name would wait in vain.

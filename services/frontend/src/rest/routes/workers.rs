@@ -41,7 +41,7 @@ async fn alive(State(app): State<Arc<App>>, request: Request) -> Result<Response
     let work = app.work()?;
     Query::of(request.uri(), &[])?;
     let body = Body::read(&app, request).await?;
-    let registration: WorkerRegistration = body.object(ErrorReason::NoBody)?;
+    let registration: WorkerRegistration = body.object(ErrorReason::MissingBody)?;
     let alive = work.register_worker(registration.try_into()?).await?;
     Ok(json(StatusCode::OK, &AliveView::from(alive))?)
 }
