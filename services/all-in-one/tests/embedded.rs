@@ -15,8 +15,8 @@ use dueline_api::{
     operation::{Cancel, GetJobStats, GetTask, Modify, PauseJob, PutJob, Submit},
 };
 use dueline_domain::{
-    Backoff, Due, Job, JobName, Modification, NewTask, Overrides, Policy, Priority, RetryPolicy,
-    RunEnd, StateKind, Task, TaskOptions,
+    Backoff, Due, Job, JobName, Modification, NewTask, Overrides, Policy, Priority, Quota,
+    RetryClass, RetryPolicy, RunEnd, StateKind, Task, TaskOptions,
 };
 use dueline_executor::{Config, Failure, Registry, RunningTask, Success, handler_fn};
 use dueline_ports::{Clock as _, Rng as _};
@@ -64,6 +64,20 @@ impl EmbeddedNode {
 
     fn config(folder: &tempfile::TempDir) -> NodeConfig {
         NodeConfig::embedded(format!("sqlite:{}", folder.path().join("t.db").display()))
+    }
+
+    async fn limit_running(&self, running_max: Option<u32>) {
+        let quota = Quota {
+            running_max,
+            ..Quota::default()
+        };
+        let job = Job {
+            quota,
+            ..Job::new(job())
+        };
+        let frontend = self.node.frontend();
+        let put = frontend.call(&Call::default(), PutJob::from(job)).await;
+        put.unwrap();
     }
 
     async fn put_job(&self, paused: bool) {
@@ -587,5 +601,60 @@ async fn a_batch_of_two_thousand_tasks_runs_each_of_them_once() {
     rig.until_count(StateKind::Succeeded, 2_000).await;
     assert!(runs.lock().unwrap().values().all(|n| *n == 1));
     assert_eq!(runs.lock().unwrap().len(), 2_000);
+    rig.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g_07_no_more_tasks_of_a_job_run_at_once_than_its_limit() {
+    let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let rig = EmbeddedNode::new(12, {
+        let (running, most) = (running.clone(), most.clone());
+        move |task: RunningTask| {
+            most.fetch_max(1 + running.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+            let running = running.clone();
+            async move {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                // Each tenth task fails once: a place is free between two tries, too.
+                match task.attempt() {
+                    1 if task.id().as_bytes()[15] % 10 == 0 => {
+                        Err(Failure::retriable(RetryClass::Quick, "once"))
+                    }
+                    _ => ok(),
+                }
+            }
+        }
+    })
+    .await;
+    rig.limit_running(Some(3)).await;
+    let tasks: Vec<_> = (0..300).map(|n| task(&n.to_string())).collect();
+    let submit = Submit { tasks };
+    for answer in rig
+        .node
+        .frontend()
+        .call(&Call::default(), submit)
+        .await
+        .unwrap()
+    {
+        answer.unwrap();
+    }
+    rig.until_count(StateKind::Succeeded, 300).await;
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+
+    // Without the limit, as many run as the worker has slots for.
+    rig.limit_running(None).await;
+    let tasks: Vec<_> = (0..300).map(|n| task(&format!("again {n}"))).collect();
+    let submit = Submit { tasks };
+    for answer in rig
+        .node
+        .frontend()
+        .call(&Call::default(), submit)
+        .await
+        .unwrap()
+    {
+        answer.unwrap();
+    }
+    rig.until_count(StateKind::Succeeded, 600).await;
+    assert!(most.load(Ordering::SeqCst) > 3);
     rig.stop().await;
 }

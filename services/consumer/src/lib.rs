@@ -11,6 +11,7 @@ mod queue_lengths;
 mod quota;
 mod quota_bucket;
 mod refill;
+mod running;
 mod scan;
 mod schedules;
 mod service;

@@ -114,7 +114,12 @@ mod tests {
 
     fn rate(rate_per_s: f64, burst: Option<u32>) -> BucketRate {
         let rate_per_s = Some(rate_per_s);
-        BucketRate::of(Quota { rate_per_s, burst }).unwrap()
+        let quota = Quota {
+            rate_per_s,
+            burst,
+            running_max: None,
+        };
+        BucketRate::of(quota).unwrap()
     }
 
     fn after(ms: u64) -> Timestamp {

@@ -23,6 +23,7 @@ use crate::{
     members::CurrentShare,
     queue_lengths::{QueueLength, QueueLengths},
     quota::{Granting, JobQuotas},
+    running::RunningLimits,
     wait::{ScanSchedule, WakeTime},
     watchdog::Watchdog,
 };
@@ -59,6 +60,7 @@ pub(crate) struct DueScan {
     config: Config,
     deps: Deps,
     job_quotas: JobQuotas,
+    running: RunningLimits,
     watchdog: Watchdog,
     backoffs: JobBackoffs,
     queue_lengths: QueueLengths,
@@ -115,6 +117,7 @@ impl DueScan {
             config,
             deps,
             job_quotas,
+            running: RunningLimits::default(),
             watchdog,
             backoffs: JobBackoffs::default(),
             queue_lengths: QueueLengths::default(),
@@ -162,7 +165,9 @@ impl DueScan {
         self.ensure_queues(&jobs).await;
         let (instant, now) = (Instant::now(), self.deps.clock.now());
         let batch_max = self.config.batch_max;
-        let pending_limits = self.job_quotas.limits(&jobs, batch_max, instant);
+        let mut pending_limits = self.job_quotas.limits(&jobs, batch_max, instant);
+        self.running
+            .limit(&mut pending_limits, &jobs, &self.deps.due, instant);
         let (owed_limit, owed_limits) = self.effects.limits(instant);
         let query = DueQuery {
             now,
@@ -217,7 +222,10 @@ impl DueScan {
         let next_grant = self.job_quotas.next_scan_at(ended);
         let next_grant = next_grant.map(|at| at.max(ended + SCAN_SPACING));
         let resend_at = lost_messages_left.then(|| ended + RESEND_SPACING);
-        Ok(schedule.no_later_than(next_grant).no_later_than(resend_at))
+        let next_look = self.running.next_scan_at();
+        let next_look = next_look.map(|at| at.max(ended + SCAN_SPACING));
+        let schedule = schedule.no_later_than(next_grant).no_later_than(next_look);
+        Ok(schedule.no_later_than(resend_at))
     }
 
     /// Creates missing queues: a queue in memory is gone after a restart, and one elsewhere may have been deleted.
@@ -287,6 +295,16 @@ impl DueScan {
         };
         let (refused, has_more) = self.job_quotas.take_grants(&granting, &pending).await;
         turns.retain(|(_, task)| !(uses_quota(task.kind) && refused.contains(&task.job)));
+        let pending = turns.iter().map(|(_, task)| task);
+        let pending = pending.filter(|task| uses_quota(task.kind));
+        let (store, due) = (&*self.deps.store, &*self.deps.due);
+        let running = &mut self.running;
+        let refused = running
+            .take_places(store, due, &by_name, pending, now)
+            .await;
+        if !refused.is_empty() {
+            turns.retain(|(_, task)| !(uses_quota(task.kind) && refused.contains(&task.id)));
+        }
         // The sort is stable: it keeps the order within a turn and within a job.
         turns.sort_by_key(|(turn, _)| *turn);
 

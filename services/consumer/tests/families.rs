@@ -108,6 +108,7 @@ async fn f_096_a_released_task_waits_for_its_time_and_for_the_quota_of_its_job()
         quota: Quota {
             rate_per_s: Some(1.0),
             burst: Some(1),
+            running_max: None,
         },
         ..definition("b")
     })

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, time::Duration};
 use dueline_consumer::Config;
 use dueline_domain::{Event, Outcome, Quota, RetryClass, StateKind, Token};
 use dueline_ports::{Clock as _, JobStore as _, TaskQueue as _};
-use kit::{Kit, START, definition, ms, name, secs};
+use kit::{Kit, START, definition, end, ms, name, secs, success};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -217,6 +217,7 @@ async fn f_126_a_quota_limits_its_job_and_no_other() {
     let quota = Quota {
         rate_per_s: Some(10.0),
         burst: None,
+        running_max: None,
     };
     kit.put(dueline_domain::Job {
         quota,
@@ -246,11 +247,45 @@ async fn f_126_a_quota_limits_its_job_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g_07_tasks_above_the_limit_of_their_job_cause_few_scans() {
+    let kit = Kit::new().await;
+    let quota = Quota {
+        running_max: Some(2),
+        ..Quota::default()
+    };
+    kit.put(dueline_domain::Job {
+        quota,
+        ..definition("a")
+    })
+    .await;
+    let tasks = kit.submit_many("a", ms(0), 1_000).await;
+    kit.start();
+    kit.run_until(secs(20)).await;
+    assert_eq!(kit.count("a", StateKind::Enqueued).await, 2);
+    let scans = kit.store.scans();
+    assert!(scans <= 130, "{scans} scans in 20 s, one for each look");
+    // A task that ends in this process makes room at once, not at the next look.
+    kit.run_until(ms(20_050)).await;
+    end(&kit, &tasks[0], success()).await;
+    kit.due.place_freed(&name("a"));
+    kit.run_until(ms(20_070)).await;
+    assert_eq!(kit.get(&tasks[2]).await.kind(), StateKind::Enqueued);
+    assert_eq!(kit.count("a", StateKind::Enqueued).await, 2);
+
+    // Without a limit all of them go.
+    kit.put(definition("a")).await;
+    kit.run_until(secs(25)).await;
+    assert_eq!(kit.count("a", StateKind::Enqueued).await, 999);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_126_a_small_burst_does_not_reduce_a_high_rate() {
     let kit = Kit::new().await;
     let quota = Quota {
         rate_per_s: Some(50.0),
         burst: Some(1),
+        running_max: None,
     };
     kit.put(dueline_domain::Job {
         quota,
@@ -316,6 +351,7 @@ async fn f_126_a_job_that_is_paused_at_its_quota_causes_no_more_scans_than_other
     let quota = Quota {
         rate_per_s: Some(10.0),
         burst: None,
+        running_max: None,
     };
     kit.put(dueline_domain::Job {
         quota,

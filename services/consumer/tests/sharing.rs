@@ -6,7 +6,7 @@ use dueline_consumer::{CONSUMER_KIND, Config, Sharing};
 use dueline_domain::{Job, Quota, StateKind, WorkerId};
 use dueline_ports::WorkerStore as _;
 use dueline_runtime::Shutdown;
-use kit::{Kit, START, definition, name, secs};
+use kit::{Kit, START, definition, end, name, secs, success};
 use tokio::time::sleep;
 
 fn config(incarnation: u64) -> Config {
@@ -72,11 +72,56 @@ async fn consumers_share_the_work_and_take_over_from_a_consumer_that_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g_07_a_limit_on_running_tasks_holds_for_all_consumers_together() {
+    let kit = Kit::new().await;
+    let quota = Quota {
+        running_max: Some(7),
+        ..Quota::default()
+    };
+    kit.put(Job {
+        quota,
+        ..definition("a")
+    })
+    .await;
+    let tasks = kit.submit_many("a", secs(0), 60).await;
+    kit.submit_many("b", secs(0), 50).await;
+    // None of them knows the others, so each reads all tasks.
+    let stops: Vec<_> = (1..=4).map(|n| kit.start_separate(config(n))).collect();
+    kit.run_until(secs(1)).await;
+    assert_eq!(kit.count("b", StateKind::Enqueued).await, 50);
+    let (mut ended, mut second) = (0, 1);
+    while ended < tasks.len() {
+        let mut enqueued = Vec::new();
+        for task in &tasks {
+            let task = kit.get(task).await;
+            if task.kind() == StateKind::Enqueued {
+                enqueued.push(task);
+            }
+        }
+        assert_eq!(
+            enqueued.len(),
+            7.min(tasks.len() - ended),
+            "in second {second}"
+        );
+        // The next ones follow within a second, without a signal from the process that ends these.
+        for task in enqueued.iter().take(1 + ended % 7) {
+            end(&kit, task, success()).await;
+            ended += 1;
+        }
+        second += 1;
+        kit.run_until(secs(second)).await;
+    }
+    stops.iter().for_each(Shutdown::stop_intake);
+    kit.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn f_126_a_quota_holds_for_all_consumers_together_and_over_their_restarts() {
     let kit = Kit::new().await;
     let quota = Quota {
         rate_per_s: Some(10.0),
         burst: Some(20),
+        running_max: None,
     };
     kit.put(Job {
         quota,

@@ -264,6 +264,8 @@ reasons! {
     ResultTooLarge = "result_too_large",
     /// A worker owns the task.
     Running = "running",
+    /// The job runs as many tasks as it may at once.
+    RunningLimit = "running_limit",
     /// A service of the process has failed.
     ServiceFailed = "service_failed",
     /// The process is stopping.

@@ -46,7 +46,7 @@ impl Job {
     /// Whether the write that creates a due task also enqueues the task. In a paused job or one with a quota, only the
     /// consumer enqueues tasks.
     pub const fn enqueues_at_once(&self) -> bool {
-        !self.paused && self.quota.rate_per_s.is_none()
+        !self.paused && self.quota.rate_per_s.is_none() && self.quota.running_max.is_none()
     }
 }
 
@@ -185,13 +185,16 @@ impl Default for Policy {
     }
 }
 
-/// How fast the consumer may enqueue the tasks of a job. Tasks above the quota are not refused; they wait.
+/// How fast the consumer may enqueue the tasks of a job, and how many run at once. Tasks above the quota are not refused;
+/// they wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Quota {
     /// Tasks enqueued per second; `None` for no limit.
     pub rate_per_s: Option<f64>,
     /// How many tasks may be enqueued at once after a pause. `None` means as many as in one second.
     pub burst: Option<u32>,
+    /// How many tasks may be enqueued or owned by workers at the same time, in the whole fleet; `None` for no limit.
+    pub running_max: Option<u32>,
 }
 
 /// Why a quota is refused: the field, and the values that it may have.
@@ -203,11 +206,18 @@ pub enum QuotaError {
     /// The burst is zero.
     #[error("must be at least 1")]
     Burst,
+    /// The number of running tasks is out of range.
+    #[error("must be from 1 to {max}; pause the job to stop it", max = Quota::RUNNING_MAX)]
+    Running,
 }
 
 impl Quota {
     /// Highest rate of a quota, in tasks per second.
     pub const RATE_MAX: f64 = 1_000_000.0;
+
+    /// Highest number of running tasks that a quota can set. A store that several processes write keeps the ids of these
+    /// tasks in one item.
+    pub const RUNNING_MAX: u32 = 1_000;
 
     /// Checks the numbers.
     pub fn check(&self) -> Result<(), QuotaError> {
@@ -219,6 +229,12 @@ impl Quota {
         if self.burst == Some(0) {
             return Err(QuotaError::Burst);
         }
+        if self
+            .running_max
+            .is_some_and(|max| max == 0 || max > Self::RUNNING_MAX)
+        {
+            return Err(QuotaError::Running);
+        }
         Ok(())
     }
 }
@@ -229,13 +245,27 @@ mod tests {
 
     #[test]
     fn a_quota_is_a_finite_number_of_tasks() {
-        let check = |rate_per_s, burst| Quota { rate_per_s, burst }.check();
+        let check = |rate_per_s, burst| {
+            let quota = Quota {
+                rate_per_s,
+                burst,
+                running_max: None,
+            };
+            quota.check()
+        };
         for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1_000_001.0] {
             assert_eq!(check(Some(rate), None), Err(QuotaError::Rate), "{rate}");
         }
         assert_eq!(check(Some(1.0), Some(0)), Err(QuotaError::Burst));
         assert_eq!(check(Some(0.001), Some(1)), Ok(()));
         assert_eq!(check(None, None), Ok(()));
+        for (running_max, is_legal) in [(0, false), (1, true), (1_000, true), (1_001, false)] {
+            let quota = Quota {
+                running_max: Some(running_max),
+                ..Quota::default()
+            };
+            assert_eq!(quota.check().is_ok(), is_legal, "{running_max}");
+        }
     }
 
     #[test]

@@ -234,6 +234,11 @@ impl StateKind {
         !self.is_final() && !self.is_owned()
     }
 
+    /// Whether the task is enqueued or owned. A job may limit how many of its tasks are.
+    pub const fn is_in_flight(self) -> bool {
+        matches!(self, Self::Enqueued) || self.is_owned()
+    }
+
     /// Whether a worker owns the task.
     pub const fn is_owned(self) -> bool {
         matches!(self, Self::Claimed | Self::Processing)

@@ -7,6 +7,7 @@ mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
 mod families;
+mod places;
 mod queue;
 mod quotas;
 mod schedules;
@@ -19,6 +20,7 @@ mod task_ids;
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
 pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};
+pub use places::{LocalPlaces, TakePlaces};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 pub use quotas::{LocalQuotas, QuotaSwap, QuotaWrite};
 pub use schedules::{

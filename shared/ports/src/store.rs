@@ -8,7 +8,7 @@ use dueline_domain::{
     Timestamp, Token, WorkerId, WriteId,
 };
 
-use crate::{FamilyStore, QuotaSwap, QuotaWrite, ScheduleStore, Share};
+use crate::{FamilyStore, QuotaSwap, QuotaWrite, ScheduleStore, Share, TakePlaces};
 
 /// Everything a backend stores.
 pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore {}
@@ -42,6 +42,14 @@ pub trait JobStore: Send + Sync + 'static {
     /// Replaces the level of a job's quota, by compare-and-set, so that all consumers of the store share one bucket. A
     /// store may forget a level that was not replaced for a day, and one that a single process owns when it ends.
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError>;
+
+    /// Reserves places for tasks of a job that limits how many of its tasks are enqueued or owned at once. Returns those
+    /// that got one, the first ones of the call: they may be enqueued or claimed. A place is free again when its task is
+    /// neither any more, or was not enqueued within [`TakePlaces::LIFETIME`]. A task that has a place gets it again, and tasks
+    /// beyond the limit run on when it is lowered.
+    ///
+    /// A store that several processes write does not count tasks that were enqueued before the job had a limit.
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError>;
 }
 
 /// A definition to store.

@@ -79,6 +79,7 @@ struct JobRecord {
     sink: Option<Arc<str>>,
     rate_per_s: Option<f64>,
     burst: Option<u32>,
+    running_max: Option<u32>,
     paused: bool,
     created_by: Arc<str>,
     created_at: i64,
@@ -155,6 +156,7 @@ impl JobRecord {
             sink: policy.sink.as_ref().map(|sink| Arc::from(sink.as_str())),
             rate_per_s: job.quota.rate_per_s,
             burst: job.quota.burst,
+            running_max: job.quota.running_max,
             paused: job.paused,
             created_by: job.created_by.clone(),
             created_at: job.created_at.millis(),
@@ -201,6 +203,7 @@ pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
         quota: Quota {
             rate_per_s: record.rate_per_s,
             burst: record.burst,
+            running_max: record.running_max,
         },
         paused: record.paused,
         created_by: record.created_by,

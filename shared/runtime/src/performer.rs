@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use dueline_domain::{Effects, Task, Timestamp};
+use dueline_domain::{Effects, StateKind, Task, Timestamp};
 use dueline_ports::{Applied, Command, StoreError, TaskQueue, TaskStore, send_enqueued};
 use dueline_trace::Began;
 
@@ -54,6 +54,9 @@ impl Performer<'_> {
             any_to_send |= send;
             if ended {
                 self.ended.ended(&task.id);
+            }
+            if ended || task.kind() == StateKind::Retriable {
+                self.due.place_freed(&task.job);
             }
             if let Some(at) = wake_at {
                 self.due.announce(at);

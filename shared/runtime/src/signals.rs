@@ -1,14 +1,14 @@
 //! Signals within one process. They shorten the waits between polls; correctness does not depend on them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
     },
 };
 
-use dueline_domain::{TaskId, Timestamp};
+use dueline_domain::{JobName, TaskId, Timestamp};
 use tokio::sync::Notify;
 
 /// Wakes the consumer when a task has a trigger time before the next planned scan.
@@ -22,6 +22,10 @@ pub struct DueSignal {
     /// Time of the next planned scan, in milliseconds.
     planned: AtomicI64,
     notify: Notify,
+    /// Jobs whose tasks wait for the end of another one, because the job limits how many run at once.
+    awaiting_place: Mutex<HashSet<JobName>>,
+    /// Whether there are such jobs.
+    any_awaiting: AtomicBool,
 }
 
 impl Default for DueSignal {
@@ -30,6 +34,8 @@ impl Default for DueSignal {
             earliest: AtomicI64::new(i64::MAX),
             planned: AtomicI64::new(i64::MAX),
             notify: Notify::new(),
+            awaiting_place: Mutex::default(),
+            any_awaiting: AtomicBool::new(false),
         }
     }
 }
@@ -59,6 +65,43 @@ impl DueSignal {
             }
             self.notify.notified().await;
         }
+    }
+
+    /// Asks to be woken when a task of this job ends. The consumer calls this *before* it reads how many run.
+    pub fn await_place(&self, job: &JobName) {
+        let mut awaiting = self.awaiting();
+        if !awaiting.contains(job) {
+            awaiting.insert(job.clone());
+        }
+        self.any_awaiting.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether no task of this job has ended since [`Self::await_place`].
+    pub fn awaits_place(&self, job: &JobName) -> bool {
+        self.awaiting().contains(job)
+    }
+
+    /// No longer asks for the end of a task of this job.
+    pub fn forget_place(&self, job: &JobName) {
+        let mut awaiting = self.awaiting();
+        awaiting.remove(job);
+        self.any_awaiting
+            .store(!awaiting.is_empty(), Ordering::SeqCst);
+    }
+
+    /// A task of this job runs no more. Wakes the consumer if it awaits that; costs one atomic load if it awaits none.
+    pub fn place_freed(&self, job: &JobName) {
+        if !self.any_awaiting.load(Ordering::SeqCst) || !self.awaits_place(job) {
+            return;
+        }
+        self.forget_place(job);
+        self.announce(Timestamp::EPOCH);
+    }
+
+    fn awaiting(&self) -> MutexGuard<'_, HashSet<JobName>> {
+        self.awaiting_place
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

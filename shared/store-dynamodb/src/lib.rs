@@ -16,6 +16,7 @@ mod keyed;
 mod list;
 mod load;
 mod open;
+mod places;
 mod prune;
 mod quotas;
 mod row;

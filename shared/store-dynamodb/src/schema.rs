@@ -12,6 +12,7 @@
 //! | schedule | `s#` job `#` generation `#` slot | name |
 //! | edge to a task that waits for a task | `e#` job `#` generation `#` slot | id of the task that is waited for, kind, job and id of the one that waits |
 //! | level of a job's quota | `q#` job `#` generation | `quota` |
+//! | tasks that hold the places of a job with a limit | `q#` job `#` generation | `places` |
 //! | worker | `workers` | id |
 
 use dueline_domain::{JobName, ScheduleName, TaskId, hash::fnv1a};
@@ -97,7 +98,7 @@ impl JobPartitions {
         self.edges(self.slot(id.as_bytes()))
     }
 
-    /// The partition of the level of the job's quota.
+    /// The partition of what is stored for the job's quota.
     pub(crate) fn quota(&self) -> String {
         format!("q#{}#{}", self.job, self.generation)
     }

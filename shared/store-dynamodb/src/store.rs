@@ -11,7 +11,7 @@ use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
     PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, StoreError,
-    TaskStore, WorkerRecord, WorkerStore,
+    TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -124,6 +124,10 @@ impl JobStore for DynamoStore {
 
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         self.swap_quota(swap).await
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        self.take_places(take).await
     }
 }
 

@@ -3,10 +3,10 @@
 mod kit;
 
 use dueline_domain::{
-    Due, Effect, Event, Job, NewTask, Outcome, Policy, RetryPolicy, Settle, Sink, TaskOptions,
-    WriteId,
+    Due, Effect, Event, Job, NewTask, Outcome, Policy, Quota, RetryPolicy, Settle, Sink, Task,
+    TaskOptions, WriteId,
 };
-use dueline_ports::{JobStore as _, ListQuery, QuotaSwap, QuotaWrite, TaskStore as _};
+use dueline_ports::{JobStore as _, ListQuery, QuotaSwap, QuotaWrite, TakePlaces, TaskStore as _};
 use kit::{FaultyConnection, TaskDriver, at, job};
 
 /// Write units that the engine reported since the last call.
@@ -431,4 +431,56 @@ async fn f_126_a_grant_of_a_quota_costs_one_write_unit() {
         units.push(metered.step_units());
     }
     assert_eq!(units, [1.0; 3]);
+}
+
+#[tokio::test]
+async fn g_07_places_cost_a_write_unit_for_each_kibibyte_and_none_at_the_end_of_a_task() {
+    let mut metered = MeteredDriver::new().await;
+    let limited = Job {
+        quota: Quota {
+            running_max: Some(40),
+            ..Quota::default()
+        },
+        ..job("mail")
+    };
+    metered.driver.put(limited).await;
+    let mut tasks = Vec::new();
+    for _ in 0..42 {
+        tasks.push(metered.driver.create(0, metered.driver.task(500)).await);
+    }
+    let take = |tasks: &[Task]| TakePlaces {
+        job: job("mail").name,
+        limit: 40,
+        tasks: tasks.iter().map(|task| (task.id, at(0))).collect(),
+        now: at(1),
+    };
+    let reads = |metered: &MeteredDriver| metered.driver.cost().read_units;
+    metered.step_units();
+    // The first ones together, then one more, and one that makes the item longer than a kibibyte.
+    for (tasks, units) in [
+        (&tasks[..34], 1.0),
+        (&tasks[34..35], 1.0),
+        (&tasks[35..40], 2.0),
+    ] {
+        let taken = metered.driver.store.take_places(take(tasks)).await.unwrap();
+        assert_eq!(taken.len(), tasks.len());
+        assert_eq!(metered.step_units(), units);
+    }
+    // All places are taken: a look costs a read unit for the item and one for each task, and no write. The definitions of
+    // jobs may be read in between.
+    let before = reads(&metered);
+    let full = metered.driver.store.take_places(take(&tasks[40..])).await;
+    assert_eq!(full.unwrap(), []);
+    assert_eq!(metered.step_units(), 0.0);
+    let looked = reads(&metered) - before;
+    assert!((41.0..=42.0).contains(&looked), "{looked} read units");
+
+    // The run of such a task costs what that of a scheduled one does, and its end writes nothing else.
+    let task = metered.driver.trigger(10, &tasks[0]).await;
+    let task = metered.driver.run(20, &task).await;
+    metered.driver.succeed(900, &task).await;
+    assert_eq!(metered.step_units(), 1.0 + 1.0 + 2.0);
+    let taken = metered.driver.store.take_places(take(&tasks[40..])).await;
+    assert_eq!(taken.unwrap(), [tasks[40].id]);
+    assert_eq!(metered.step_units(), 2.0);
 }

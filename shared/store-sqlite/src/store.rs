@@ -14,7 +14,7 @@ use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, LocalQuotas, OwnedTask,
     Page, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore,
-    StoreError, TaskStore, WorkerRecord, WorkerStore,
+    StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -228,6 +228,12 @@ impl JobStore for SqliteStore {
 
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         Ok(self.quotas.swap(swap))
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        self.writer()?
+            .call(move |writer| writer.take_places(&take))
+            .await
     }
 }
 

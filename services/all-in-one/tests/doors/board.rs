@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use dueline_api::{
     Action, ApiError, Assignment, Call, Callable, Report,
-    operation::{ClaimTask, GetLease, LeaseEnd, PauseJob, ReportTask, ReportedTask, Submit},
+    operation::{
+        ClaimTask, GetLease, LeaseEnd, PauseJob, PutJob, ReportTask, ReportedTask, Submit,
+    },
 };
 use dueline_domain::{
-    ClaimLifetime, Due, Outcome, StateKind, TaskId, TaskOptions, Token, WorkerId, WriteId,
+    ClaimLifetime, Due, Job, Outcome, Quota, StateKind, TaskId, TaskOptions, Token, WorkerId,
+    WriteId,
 };
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -259,6 +262,46 @@ async fn f_073_f_075_f_077_an_owner_consumes_abandons_and_trashes_and_what_has_e
         let claimed = door.claim(&node, claim(id, "bob")).await.map(drop);
         assert_eq!(claimed, gone("trashed"), "{door:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g_07_a_claim_of_a_chosen_task_needs_a_place_where_its_job_limits_how_many_run() {
+    let node = TestNode::start().await;
+    let limited = Job {
+        quota: Quota {
+            running_max: Some(1),
+            ..Quota::default()
+        },
+        ..Job::new(mail())
+    };
+    let (frontend, call) = (node.frontend(), Call::default());
+    frontend.call(&call, PutJob::from(limited)).await.unwrap();
+    for door in DOORS {
+        // The consumer enqueues the first one, which takes the only place.
+        let first = submit(&node).await;
+        let token = until_claimed(&node, door, first).await;
+        let second = submit(&node).await;
+        let refused = door.claim(&node, claim(second, "bob")).await;
+        let full = conflict("running_limit", None, "new");
+        assert_eq!(refused, Err(full), "{door:?}");
+        let done = report(first, "ann", token, success());
+        door.report(&node, done).await.unwrap();
+        let token = until_claimed(&node, door, second).await;
+        let done = report(second, "ann", token, success());
+        door.report(&node, done).await.unwrap();
+    }
+}
+
+/// Claims a task once the consumer has enqueued it, or its place is free.
+async fn until_claimed(node: &TestNode, door: Door, id: TaskId) -> Token {
+    for _ in 0..500 {
+        match door.claim(node, claim(id, "ann")).await {
+            Ok(token) => return token,
+            Err(refused) => assert_eq!(refused.1, "running_limit"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{id} gets no place");
 }
 
 #[tokio::test(flavor = "multi_thread")]

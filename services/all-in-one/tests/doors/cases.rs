@@ -189,8 +189,21 @@ fn puts() -> Vec<Case> {
                 job.quota = Quota {
                     rate_per_s: Some(1.0),
                     burst: Some(0),
+                    running_max: None,
                 }
             },
+        ),
+        put(
+            "no running task",
+            ("invalid_quota", Some("quota.running_max")),
+            json!({"quota": {"running_max": 0}}),
+            |job| job.quota.running_max = Some(0),
+        ),
+        put(
+            "too many running tasks",
+            ("invalid_quota", Some("quota.running_max")),
+            json!({"quota": {"running_max": 1_001}}),
+            |job| job.quota.running_max = Some(1_001),
         ),
         put(
             "a long description",

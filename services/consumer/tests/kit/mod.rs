@@ -200,9 +200,9 @@ impl Kit {
             .remove(0)
     }
 
-    pub(crate) async fn submit_many(&self, job: &str, due_in: Duration, count: usize) {
+    pub(crate) async fn submit_many(&self, job: &str, due_in: Duration, count: usize) -> Vec<Task> {
         let new = (0..count).map(|_| self.task(job, due_in)).collect();
-        self.create(new, false).await;
+        self.create(new, false).await
     }
 
     /// Stores due tasks as enqueued, without sending their messages.

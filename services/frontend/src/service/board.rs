@@ -7,10 +7,11 @@ use dueline_api::{
     operation::{ClaimTask, ClaimedTask, GetLease, ReportTask, ReportedTask, TaskLease, WaitAny},
 };
 use dueline_domain::{
-    ClaimChosen, Event, JobName, Reason, Rejected, StateKind, TaskAddress, WorkerId, WriteId,
+    ClaimChosen, Event, Job, JobName, Reason, Rejected, State, StateKind, TaskAddress, TaskId,
+    WorkerId, WriteId,
     hash::{fnv1a, mix64},
 };
-use dueline_ports::{Command, StoreError};
+use dueline_ports::{Command, StoreError, TakePlaces};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Inner, Serve, read::end_of_wait};
@@ -27,6 +28,7 @@ impl Serve for ClaimTask {
                 message,
             ));
         }
+        inner.take_place(&job, &self.id).await?;
         let command = Command {
             write: match self.request {
                 Some(named) => write_of(named, &self.owner),
@@ -70,6 +72,30 @@ impl Serve for WaitAny {
 }
 
 impl Inner {
+    /// Takes a place for a task that is claimed without its message, where its job limits how many of its tasks run at once.
+    /// A task that is enqueued has a place already.
+    async fn take_place(&self, job: &Job, id: &TaskId) -> Result<(), ApiError> {
+        let Some(limit) = job.quota.running_max else {
+            return Ok(());
+        };
+        let task = self.task(&job.name, id).await?;
+        let (State::New { due_at: at } | State::Retriable { retry_at: at }) = task.state else {
+            return Ok(());
+        };
+        let take = TakePlaces {
+            job: job.name.clone(),
+            limit,
+            tasks: vec![(*id, at)],
+            now: self.deps.clock.now(),
+        };
+        if !self.deps.store.take_places(take).await?.is_empty() {
+            return Ok(());
+        }
+        let message = format!("job '{}' runs {limit} tasks, the most it may", job.name);
+        let (kind, reason) = (ErrorKind::Conflict, ErrorReason::RunningLimit);
+        Err(ApiError::new(kind, reason, message).with_state(task.kind()))
+    }
+
     /// Tasks that can be claimed now. Those of a paused job cannot be claimed.
     async fn claimable(
         &self,

@@ -42,6 +42,7 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
         let field = match error {
             QuotaError::Rate => "quota.rate_per_s",
             QuotaError::Burst => "quota.burst",
+            QuotaError::Running => "quota.running_max",
         };
         ApiError::invalid(field, ErrorReason::InvalidQuota, error)
     })

@@ -58,7 +58,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "file:mail.ndjson")]
     pub sink: Option<String>,
-    /// How fast tasks may be enqueued.
+    /// How fast tasks may be enqueued, and how many run at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaSpec>,
     /// Whether due tasks wait instead of being enqueued; an existing job stays as it is when absent.
@@ -66,7 +66,7 @@ pub struct JobSpec {
     pub paused: Option<bool>,
 }
 
-/// How fast tasks may be enqueued.
+/// How fast tasks may be enqueued, and how many run at once. Tasks above the quota wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuotaSpec {
@@ -74,6 +74,9 @@ pub struct QuotaSpec {
     pub rate_per_s: Option<f64>,
     /// How many at once after a pause; one second's worth when absent.
     pub burst: Option<u32>,
+    /// How many may be enqueued or owned by workers at the same time, from 1 to 1,000; no limit when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_max: Option<u32>,
 }
 
 impl JobSpec {
@@ -104,6 +107,7 @@ impl JobSpec {
             quota: Quota {
                 rate_per_s: quota.rate_per_s,
                 burst: quota.burst,
+                running_max: quota.running_max,
             },
             paused: self.paused.unwrap_or(false),
             ..Job::new(name)
@@ -215,6 +219,7 @@ impl TryFrom<&Job> for JobView {
             quota: QuotaSpec {
                 rate_per_s: job.quota.rate_per_s,
                 burst: job.quota.burst,
+                running_max: job.quota.running_max,
             },
         })
     }
@@ -285,7 +290,7 @@ mod tests {
                 "enqueue_timeout_ms": 100, "claim_timeout_ms": 200, "heartbeat_timeout_ms": 300,
                 "heartbeat_increment_ms": 0, "run_timeout_ms": 4, "losses_max": 5, "retention_ms": 0,
                 "sink": "file:done.ndjson",
-                "quota": {"rate_per_s": 2.5, "burst": 7}}"#,
+                "quota": {"rate_per_s": 2.5, "burst": 7, "running_max": 3}}"#,
         ] {
             let job = job(text).unwrap();
             let view = JobView::try_from(&job).unwrap();

@@ -111,6 +111,7 @@ pub(crate) fn rich_job() -> Job {
         quota: Quota {
             rate_per_s: Some(0.1),
             burst: Some(u32::MAX),
+            running_max: Some(1_000),
         },
         paused: true,
         created_by: Arc::from("ann"),

@@ -12,7 +12,7 @@ use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
     PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, Store, StoreError,
-    TaskStore, WorkerRecord, WorkerStore,
+    TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -50,6 +50,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         self.below().swap_quota(swap).await
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        self.below().take_places(take).await
     }
 
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
@@ -193,6 +197,10 @@ impl<T: StoreLayer> JobStore for T {
 
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         StoreLayer::swap_quota(self, swap).await
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        StoreLayer::take_places(self, take).await
     }
 }
 

@@ -47,14 +47,15 @@ impl DynamoStore {
         });
         let partitions = job.iter().flat_map(|job| {
             let slots = 0..job.slots;
-            slots.flat_map(|slot| {
+            let of_slots = slots.flat_map(|slot| {
                 [
                     job.tasks(slot),
                     job.keys(slot),
                     job.schedules(slot),
                     job.edges(slot),
                 ]
-            })
+            });
+            of_slots.chain([job.quota()])
         });
         for partition in partitions {
             loop {

@@ -42,13 +42,14 @@ impl StateCounts {
         }
     }
 
-    pub(super) fn unfinished(&self, job: i64) -> u64 {
+    /// The number of tasks in states of which `is_counted` is true.
+    pub(super) fn sum(&self, job: i64, is_counted: impl Fn(StateKind) -> bool) -> u64 {
         let Some(counts) = self.by_job.get(&job) else {
             return 0;
         };
         StateKind::ALL
             .into_iter()
-            .filter(|kind| !kind.is_final())
+            .filter(|kind| is_counted(*kind))
             .map(|kind| u64::try_from(counts[usize::from(kind.code())]).unwrap_or(0))
             .sum()
     }

@@ -106,7 +106,8 @@ impl Writer {
                 "SELECT count(*) FROM task INDEXED BY task_owed WHERE job = ?1 AND owed_at IS NOT NULL",
             )?
             .query_row([row], |row| row.get(0))?;
-        let unfinished = self.counts.unfinished(row) + u64::try_from(owing).unwrap_or(0);
+        let unfinished =
+            self.counts.sum(row, |kind| !kind.is_final()) + u64::try_from(owing).unwrap_or(0);
         if unfinished > 0 {
             let job = name.clone();
             return Err(StoreError::InUse { job, unfinished }.into());

@@ -10,6 +10,7 @@ mod families;
 mod file_names;
 mod jobs;
 mod limit_pages;
+mod places;
 mod prune;
 mod request;
 mod room;
@@ -23,7 +24,7 @@ use std::{
     thread::JoinHandle,
 };
 
-use dueline_ports::StoreError;
+use dueline_ports::{LocalPlaces, StoreError};
 use rusqlite::Connection;
 
 use self::{
@@ -117,6 +118,7 @@ pub(crate) struct Writer {
     cache: TaskCache,
     prune: PruneTimes,
     created_since_claim: u32,
+    places: LocalPlaces,
     files: FileNames,
     health: Arc<WriteHealth>,
 }
@@ -138,6 +140,7 @@ impl Writer {
             cache: TaskCache::default(),
             prune: PruneTimes::default(),
             created_since_claim: 0,
+            places: LocalPlaces::default(),
             files: FileNames::of(path),
             health,
         };

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, Timestamp, WorkerId};
+use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, TaskId, Timestamp, WorkerId};
 use dueline_ports::{
     Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError,
-    WorkerRecord, WorkerStore,
+    TakePlaces, WorkerRecord, WorkerStore,
 };
 
 use super::{FaultyStore, StoreMethod};
@@ -46,6 +46,11 @@ impl JobStore for FaultyStore {
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         let call = || self.inner.swap_quota(swap.clone());
         self.call_one(StoreMethod::SwapQuota, call).await
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        let call = || self.inner.take_places(take.clone());
+        self.call_one(StoreMethod::TakePlaces, call).await
     }
 }
 

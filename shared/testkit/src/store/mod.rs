@@ -35,6 +35,8 @@ pub enum StoreMethod {
     DeleteJob,
     /// `JobStore::swap_quota`
     SwapQuota,
+    /// `JobStore::take_places`
+    TakePlaces,
     /// `TaskStore::create`
     Create,
     /// `TaskStore::get`

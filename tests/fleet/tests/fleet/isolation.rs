@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use dueline_tests_end_to_end::{RunLog, exec_job, pause, print_note};
-use dueline_tests_fleet::{FleetClient, FleetPlan, exclusive_machine, late_ms, number, percentile};
+use dueline_tests_fleet::{
+    FleetClient, FleetPlan, FleetRole, exclusive_machine, late_ms, millis, number, percentile,
+    shared_machine,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -84,6 +87,51 @@ async fn f_121_f_125_ten_thousand_due_tasks_of_one_job_do_not_delay_another() {
     }
     let stats = api.stats("flood").await;
     assert_eq!(number(&stats["by_state"]["processing"]), 1, "{stats}");
+}
+
+/// Most tasks of the limited job that may run at once, and how many are submitted.
+const LIMIT: usize = 4;
+const LIMITED: usize = 48;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g_07_a_fleet_runs_no_more_tasks_of_a_job_at_once_than_its_limit() {
+    let _machine = shared_machine().await;
+    let plan = FleetPlan {
+        consumers: 2,
+        ..FleetPlan::default()
+    };
+    let mut fleet = fleet(&plan).await;
+    let log = RunLog::new(fleet.resources().folder());
+    let limit = json!({"quota": {"running_max": LIMIT}});
+    fleet
+        .api()
+        .put_job("limited", exec_job(&log, "sleep 0.4"), limit)
+        .await;
+    let api = fleet.api().clone();
+    api.submit_all("limited", vec![json!({}); LIMITED], s(60))
+        .await;
+    pause(s(1)).await;
+    let consumer = fleet.names(FleetRole::Consumer).remove(0);
+    fleet.kill(&consumer).await;
+    pause(s(1)).await;
+    fleet.start_again(&consumer).await;
+    api.count("limited", "succeeded", LIMITED, s(150)).await;
+
+    // Processes share the clock of this machine.
+    let mut changes = Vec::new();
+    let tasks = api.tasks("limited").await;
+    assert_eq!(tasks.len(), LIMITED);
+    for task in &tasks {
+        changes.push((millis(&task["started_at"]), 1));
+        changes.push((millis(&task["finished_at"]), -1));
+    }
+    changes.sort_unstable();
+    let (mut running, mut most) = (0_i64, 0);
+    for (_, change) in changes {
+        running += change;
+        most = most.max(running);
+    }
+    assert_eq!(most, i64::try_from(LIMIT).unwrap());
 }
 
 /// Submits tasks that become due one by one, and returns how late they began (p95).

@@ -99,6 +99,10 @@ pub struct Apply {
     /// Most tasks enqueued at once after a pause
     #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true, requires = "rate")]
     burst: Option<u32>,
+
+    /// Most tasks enqueued or owned by workers at the same time, in the whole fleet
+    #[arg(long, value_name = "N", value_parser = parse_running_max, allow_hyphen_values = true)]
+    running_max: Option<u32>,
 }
 
 fn parse_retries(text: &str) -> Result<RetriesMax, String> {
@@ -130,6 +134,13 @@ fn parse_burst(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(burst @ 1..) => Ok(burst),
         _ => Err(format!("give a number from 1 to {}", u32::MAX)),
+    }
+}
+
+fn parse_running_max(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(max @ 1..=Quota::RUNNING_MAX) => Ok(max),
+        _ => Err(format!("give a number from 1 to {}", Quota::RUNNING_MAX)),
     }
 }
 
@@ -189,11 +200,15 @@ impl Apply {
 
     fn put_flags(self, spec: &mut Map<String, Value>) -> Result<(), CliError> {
         let ms = |duration: Option<Duration>| duration.map(|duration| json!(millis(duration)));
-        let quota = self.rate.map(|rate| {
-            let mut quota = Map::from_iter([("rate_per_s".to_owned(), json!(rate))]);
-            quota.extend(self.burst.map(|burst| ("burst".to_owned(), json!(burst))));
-            Value::Object(quota)
-        });
+        let quota = [
+            ("rate_per_s", self.rate.map(|rate| json!(rate))),
+            ("burst", self.burst.map(|burst| json!(burst))),
+            ("running_max", self.running_max.map(|max| json!(max))),
+        ];
+        let quota = quota.into_iter();
+        let quota = quota.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let quota = Map::from_iter(quota);
+        let quota = (!quota.is_empty()).then_some(Value::Object(quota));
         let fields = [
             ("info", self.info.as_ref().map(|info| json!(info))),
             ("retries_max", self.retries.map(|retries| json!(retries))),
@@ -358,6 +373,8 @@ mod tests {
             "2.5",
             "--burst",
             "9",
+            "--running-max",
+            "4",
             "--info",
             "sends mail",
             "--heartbeat-timeout",
@@ -371,7 +388,7 @@ mod tests {
             "retries_max": "unlimited",
             "run_timeout_ms": 30_000,
             "heartbeat_timeout_ms": 9_000,
-            "quota": { "rate_per_s": 2.5, "burst": 9 },
+            "quota": { "rate_per_s": 2.5, "burst": 9, "running_max": 4 },
         });
         assert_eq!(spec, expected);
         assert_accepted(&name, &spec);

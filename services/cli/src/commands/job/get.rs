@@ -80,10 +80,15 @@ pub(super) fn retries(retries: RetriesMax) -> String {
 
 /// A quota as text.
 pub(super) fn quota(job: &JobView) -> String {
-    match (job.quota.rate_per_s, job.quota.burst) {
-        (None, _) => "none".into(),
-        (Some(rate), None) => format!("{rate}/s"),
-        (Some(rate), Some(burst)) => format!("{rate}/s, burst {burst}"),
+    let rate = job.quota.rate_per_s.map(|rate| match job.quota.burst {
+        None => format!("{rate}/s"),
+        Some(burst) => format!("{rate}/s, burst {burst}"),
+    });
+    let running = job.quota.running_max.map(|max| format!("{max} at once"));
+    let parts: Vec<_> = rate.into_iter().chain(running).collect();
+    match parts.is_empty() {
+        true => "none".into(),
+        false => parts.join(", "),
     }
 }
 

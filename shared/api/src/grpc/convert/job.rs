@@ -21,6 +21,7 @@ impl From<&Job> for proto::Job {
             quota: Some(proto::Quota {
                 rate_per_s: job.quota.rate_per_s,
                 burst: job.quota.burst,
+                running_max: job.quota.running_max,
             }),
             paused: Some(job.paused),
             created_by: job.created_by.as_ref().to_owned(),
@@ -51,6 +52,7 @@ pub(crate) fn job_or(job: proto::Job, default: &Policy) -> Result<Job, ApiError>
         quota: job.quota.map_or_else(Quota::default, |quota| Quota {
             rate_per_s: quota.rate_per_s,
             burst: quota.burst,
+            running_max: quota.running_max,
         }),
         paused: job.paused.unwrap_or(false),
         created_by: Arc::from(job.created_by),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use dueline_domain::{
     Backoff, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId, WriteId,
 };
+use tokio::task::JoinSet;
 
-use super::kit::{StoreKit, at, fatal, job, job_name, secs, success};
-use crate::{JobStats, ListQuery, PutJob, QuotaSwap, QuotaWrite, Store, StoreError};
+use super::kit::{StoreKit, at, fatal, ids, job, job_name, retriable, secs, success};
+use crate::{JobStats, ListQuery, PutJob, QuotaSwap, QuotaWrite, Store, StoreError, TakePlaces};
 
 /// A job with no setting at its default.
 fn unusual() -> Job {
@@ -40,6 +41,7 @@ fn unusual() -> Job {
         quota: Quota {
             rate_per_s: Some(12.5),
             burst: Some(18),
+            running_max: Some(19),
         },
         paused: true,
         created_by: "ops".into(),
@@ -287,4 +289,99 @@ pub async fn f_126_a_level_of_a_quota_is_replaced_by_one_of_two_callers(store: A
     kit.put(job("mail")).await;
     assert_eq!(ask(swap(Some(-7), 9)).await, QuotaWrite::Differs(None));
     assert_eq!(ask(swap(None, 9)).await, QuotaWrite::Done);
+}
+
+pub async fn g_07_no_more_tasks_get_places_than_may_run_at_once(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let limited = Job {
+        quota: Quota {
+            running_max: Some(3),
+            ..Quota::default()
+        },
+        ..job("mail")
+    };
+    kit.put(limited).await;
+    let tasks = kit
+        .create_all(0, (0..6).map(|_| kit.new_task()).collect())
+        .await;
+    // The write that creates a task of such a job does not enqueue it.
+    assert!(tasks.iter().all(|task| task.kind() == StateKind::New));
+    let take = |ms: i64, tasks: &[Task]| {
+        let tasks = tasks
+            .iter()
+            .filter_map(|task| Some((task.id, task.trigger_at()?)));
+        let take = TakePlaces {
+            job: job_name("mail"),
+            limit: 3,
+            tasks: tasks.collect(),
+            now: at(ms),
+        };
+        let store = kit.store.clone();
+        async move { store.take_places(take).await.expect("an answer") }
+    };
+    // The first ones of a call get places, and get them again when they ask again.
+    assert_eq!(take(0, &tasks[..2]).await, ids(&tasks[..2]));
+    assert_eq!(take(1, &tasks[..2]).await, ids(&tasks[..2]));
+    assert_eq!(take(2, &tasks[2..]).await, ids(&tasks[2..3]));
+    assert_eq!(take(3, &tasks[3..]).await, []);
+
+    // They keep them while they are enqueued and owned, however long.
+    let mut running = Vec::new();
+    for task in &tasks[..3] {
+        let enqueued = kit.trigger(4, task).await;
+        running.push(kit.run(5, &enqueued, "w").await);
+    }
+    assert_eq!(take(6, &tasks[3..]).await, []);
+    assert_eq!(take(3_000_000, &tasks[3..]).await, []);
+
+    // The end of a run frees a place, whether it succeeded or will be tried again.
+    running[0] = kit.finish(7, &running[0], success("done")).await;
+    assert_eq!(take(3_000_001, &tasks[3..]).await, ids(&tasks[3..4]));
+    let again = kit.finish(8, &running[1], retriable("later")).await;
+    assert_eq!(again.kind(), StateKind::Retriable);
+    assert_eq!(take(3_000_002, &tasks[4..]).await, ids(&tasks[4..5]));
+    assert_eq!(take(3_000_003, &[again]).await, []);
+
+    // A place that is not used lapses.
+    let lapsed = 3_000_003 + 10_000;
+    assert_eq!(take(lapsed, &tasks[5..]).await, ids(&tasks[5..]));
+
+    let missing = StoreError::no_job(&job_name("unknown"));
+    let unknown = TakePlaces {
+        job: job_name("unknown"),
+        limit: 1,
+        tasks: vec![(tasks[0].id, at(0))],
+        now: at(0),
+    };
+    let refused = kit.store.take_places(unknown).await;
+    assert_eq!(refused.unwrap_err().to_string(), missing.to_string());
+}
+
+pub async fn g_07_callers_at_once_share_the_places(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    kit.put(Job {
+        quota: Quota {
+            running_max: Some(5),
+            ..Quota::default()
+        },
+        ..job("mail")
+    })
+    .await;
+    let new = (0..24).map(|_| kit.task_due(0)).collect();
+    let tasks = kit.create_all(0, new).await;
+    let mut calls = JoinSet::new();
+    for tasks in tasks.chunks(3) {
+        let tasks = tasks.iter().map(|task| (task.id, at(0)));
+        let take = TakePlaces {
+            job: job_name("mail"),
+            limit: 5,
+            tasks: tasks.collect(),
+            now: at(0),
+        };
+        let store = kit.store.clone();
+        calls.spawn(async move { store.take_places(take).await.expect("an answer") });
+    }
+    let granted = calls.join_all().await;
+    let granted = granted.iter().map(Vec::len).sum::<usize>();
+    assert!((1..=5).contains(&granted), "{granted} of 5 places");
 }

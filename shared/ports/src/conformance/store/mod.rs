@@ -168,6 +168,8 @@ macro_rules! store_conformance {
             a_changed_policy_applies_to_the_next_transition_of_each_task
             a_job_can_be_paused_and_resumed
             f_126_a_level_of_a_quota_is_replaced_by_one_of_two_callers
+            g_07_no_more_tasks_get_places_than_may_run_at_once
+            g_07_callers_at_once_share_the_places
             f_015_a_job_with_unfinished_tasks_is_not_deleted
             deleting_a_job_removes_its_finished_tasks
             stats_count_by_state_and_name_the_oldest_due_time

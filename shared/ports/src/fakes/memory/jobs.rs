@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, Timestamp};
+use dueline_domain::{Job, JobName, TaskId, Timestamp};
 
 use super::MemoryStore;
-use crate::{JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError};
+use crate::{JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError, TakePlaces};
 
 #[async_trait]
 impl JobStore for MemoryStore {
@@ -81,5 +81,16 @@ impl JobStore for MemoryStore {
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError> {
         self.lock().job(&swap.job)?;
         Ok(self.quotas.swap(swap))
+    }
+
+    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+        let mut contents = self.lock();
+        contents.job(&take.job)?;
+        let counts = contents.indexes.get(&take.job).map(|index| &index.counts);
+        let running = counts.into_iter().flatten();
+        let running = running.filter(|(kind, _)| kind.is_in_flight());
+        let running = running.map(|(_, count)| *count).sum::<u64>();
+        let running = usize::try_from(running).unwrap_or(usize::MAX);
+        Ok(contents.places.take_places(&take, running))
     }
 }

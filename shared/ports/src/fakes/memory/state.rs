@@ -8,7 +8,7 @@ use dueline_domain::{
 };
 
 use super::index::JobIndex;
-use crate::{Applied, Command, Create, Created, StoreError, WorkerRecord};
+use crate::{Applied, Command, Create, Created, LocalPlaces, StoreError, WorkerRecord};
 
 #[derive(Default)]
 pub(super) struct MemoryContents {
@@ -19,6 +19,7 @@ pub(super) struct MemoryContents {
     pub(super) workers: BTreeMap<WorkerId, WorkerRecord>,
     /// The tasks that wait for each task, and how the children among them have ended.
     pub(super) edges: BTreeMap<TaskAddress, BTreeMap<(EdgeKind, TaskAddress), Option<TaskEnd>>>,
+    pub(super) places: LocalPlaces,
     submits: u64,
 }
 
@@ -123,6 +124,9 @@ impl MemoryContents {
         let index = self.indexes.entry(command.job.clone()).or_default();
         index.remove_state(before, stored.seq);
         index.insert_state(&after, stored.seq);
+        if after.kind().is_in_flight() {
+            self.places.is_running(&command.job, &command.id);
+        }
         stored.task = after;
         let task = Box::new(stored.task.clone());
         Ok(Applied {
