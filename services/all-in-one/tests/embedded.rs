@@ -617,7 +617,7 @@ async fn g_07_no_more_tasks_of_a_job_run_at_once_than_its_limit() {
                 running.fetch_sub(1, Ordering::SeqCst);
                 // Each tenth task fails once: a place is free between two tries, too.
                 match task.attempt() {
-                    1 if task.id().as_bytes()[15] % 10 == 0 => {
+                    1 if task.id().as_bytes()[15].is_multiple_of(10) => {
                         Err(Failure::retriable(RetryClass::Quick, "once"))
                     }
                     _ => ok(),

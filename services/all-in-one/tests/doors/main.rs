@@ -3,6 +3,7 @@
 
 mod board;
 mod cases;
+mod explain;
 mod families;
 mod looks;
 mod node;

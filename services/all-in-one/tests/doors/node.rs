@@ -57,10 +57,12 @@ impl TestNode {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("t.db");
-        let config = NodeConfig {
+        let mut config = NodeConfig {
             listen: Some(([127, 0, 0, 1], 0).into()),
             ..NodeConfig::embedded(format!("sqlite:{}", file.display()))
         };
+        // No folder can be made here, so every delivery to a file fails.
+        config.sinks.folder = Some(file.join("sinks"));
         let node = Node::start(config).await.unwrap();
         let base = format!("http://{}", node.address().unwrap());
         let test = Self {

@@ -6,6 +6,7 @@ mod cancel;
 mod claim_task;
 mod delete_job;
 mod delete_schedule;
+mod explain_task;
 mod get_family;
 mod get_job;
 mod get_job_stats;
@@ -40,6 +41,7 @@ pub use self::{
     claim_task::{ClaimTask, ClaimedTask},
     delete_job::DeleteJob,
     delete_schedule::DeleteSchedule,
+    explain_task::{Cause, ExplainTask, Explanation},
     get_family::{FamilyMember, FamilyPage, GetFamily, PathStep},
     get_job::GetJob,
     get_job_stats::GetJobStats,
@@ -115,6 +117,7 @@ macro_rules! with_operations {
             wait_any: WaitAny,
             get_scheduling: GetScheduling,
             get_runs: GetRuns,
+            explain_task: ExplainTask,
             put_schedule: PutSchedule,
             get_schedule: GetSchedule,
             list_schedules: ListSchedules,

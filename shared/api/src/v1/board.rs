@@ -1,11 +1,11 @@
 //! What a board shows of tasks.
 
-use dueline_domain::{JobName, TaskAddress, TaskId};
+use dueline_domain::{JobName, StateKind, TaskAddress, TaskId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{RunView, Time, as_text};
-use crate::operation::{Scheduling, TaskRuns};
+use crate::operation::{Explanation, Scheduling, TaskRuns};
 
 /// Tasks that can be claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -65,6 +65,40 @@ impl From<Scheduling> for SchedulingView {
             id: record.id,
             next_execution: record.next_execution.map(Into::into),
             status: record.status.name().to_owned(),
+        }
+    }
+}
+
+/// The one fact that keeps a task from running now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExplanationView {
+    /// The state of the task.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub state: StateKind,
+    /// The kind of fact, for programs: `ended`, `undelivered`, `running`, `claimed`, `waiting`, `not_due`, `retrying`, `paused`,
+    /// `running_limit`, `rate`, `not_enqueued`, `no_worker`, `too_heavy`, `backlog`.
+    #[schema(example = "no_worker")]
+    pub cause: String,
+    /// The fact, for people.
+    pub message: String,
+    /// What lets the task go on, for people.
+    pub release: String,
+    /// When the fact ends by itself; null when that is unknown.
+    pub until: Option<Time>,
+    /// How many enqueued tasks of the job are dispatched before this one; null when it is not enqueued.
+    pub ahead: Option<u64>,
+}
+
+impl From<Explanation> for ExplanationView {
+    fn from(explanation: Explanation) -> Self {
+        Self {
+            state: explanation.state,
+            cause: explanation.cause.name().to_owned(),
+            message: explanation.message,
+            release: explanation.release,
+            until: explanation.until.map(Into::into),
+            ahead: explanation.ahead,
         }
     }
 }

@@ -30,7 +30,7 @@ mod worker;
 pub use assignment::{AssignmentView, WorkList};
 pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
-pub use board::{ClaimableList, ClaimableView, RunsView, SchedulingView};
+pub use board::{ClaimableList, ClaimableView, ExplanationView, RunsView, SchedulingView};
 pub use claim::{ClaimRequest, LeaseView, LifetimeSpec};
 pub use family::{FamilyView, MemberView, PathStepView, PredecessorSpec, PredecessorView};
 pub(crate) use handler::within as handler_config;

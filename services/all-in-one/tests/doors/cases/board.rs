@@ -1,6 +1,6 @@
 //! Claims that are refused.
 
-use dueline_api::operation::{ClaimTask, GetLease, GetRuns, GetScheduling, WaitAny};
+use dueline_api::operation::{ClaimTask, ExplainTask, GetLease, GetRuns, GetScheduling, WaitAny};
 use dueline_domain::{ClaimLifetime, WorkerId};
 
 use super::*;
@@ -134,6 +134,16 @@ pub(super) fn board() -> Vec<Case> {
                 None,
             ),
             ask!(frontend => frontend.call(&call(), GetLease { job: mail(), id: gone })),
+        ),
+        case(
+            "why a task that does not exist is not running",
+            ("unknown_task", None),
+            (
+                Method::GET,
+                &format!("jobs/mail/tasks/{missing}/explain"),
+                None,
+            ),
+            ask!(frontend => frontend.call(&call(), ExplainTask { job: mail(), id: gone })),
         ),
     ]
 }

@@ -5,6 +5,7 @@ mod cancel;
 mod claim;
 mod count;
 mod expires_in;
+mod explain;
 mod get;
 mod history;
 mod list;
@@ -30,6 +31,8 @@ pub enum Command {
     Submit(Box<submit::Submit>),
     /// Show a task
     Get(get::Get),
+    /// Say why a task is not running, and what lets it go on
+    Explain(explain::Explain),
     /// List the tasks of a job, newest first
     List(list::List),
     /// Show a task with everything that waits for it
@@ -77,6 +80,7 @@ impl Command {
         match self {
             Self::Submit(command) => command.run(context).await,
             Self::Get(command) => command.run(context).await,
+            Self::Explain(command) => command.run(context).await,
             Self::List(command) => command.run(context).await,
             Self::Tree(command) => command.run(context).await,
             Self::Wait(command) => command.run(context).await,

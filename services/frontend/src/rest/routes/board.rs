@@ -8,9 +8,10 @@ use axum::{
 };
 use dueline_api::{
     ErrorReason,
-    operation::{GetLease, GetRuns, GetScheduling, WaitAny},
+    operation::{ExplainTask, GetLease, GetRuns, GetScheduling, WaitAny},
     v1::{
-        AssignmentView, ClaimRequest, ClaimableList, LeaseView, Problem, RunsView, SchedulingView,
+        AssignmentView, ClaimRequest, ClaimableList, ExplanationView, LeaseView, Problem, RunsView,
+        SchedulingView,
     },
 };
 use http::{StatusCode, Uri};
@@ -28,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(claim))
         .routes(routes!(lease))
+        .routes(routes!(explain))
         .routes(routes!(wait_any))
         .routes(routes!(scheduling))
         .routes(routes!(runs))
@@ -161,4 +163,27 @@ async fn lease(
     Query::of(&uri, &[])?;
     let lease = app.call(&call, GetLease { job, id }).await?;
     Ok(json(StatusCode::OK, &LeaseView::from(lease))?)
+}
+
+/// Say why a task is not running
+#[utoipa::path(
+    get, path = "/v1/jobs/{job}/tasks/{id}/explain", tag = "tasks", operation_id = "explain_task",
+    params(
+        ("job" = String, Path, description = "Name of the job"),
+        ("id" = String, Path, description = "Id of the task"),
+    ),
+    responses(
+        (status = 200, description = "The first fact that holds the task up, and what ends it", body = ExplanationView),
+        (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+async fn explain(
+    State(app): State<Arc<App>>,
+    Context(call): Context,
+    OfTask(job, id): OfTask,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    Query::of(&uri, &[])?;
+    let explanation = app.call(&call, ExplainTask { job, id }).await?;
+    Ok(json(StatusCode::OK, &ExplanationView::from(explanation))?)
 }
