@@ -297,6 +297,10 @@ async fn notify_family(deps: &Deps, task: Task) -> Result<Option<Command>, Store
     let effect = first_effect(&task);
     let task = match effect {
         None | Some(Effect::Deliver) => return Ok(None),
+        Some(Effect::Staged) => {
+            families.end_runs(&task.address()).await?;
+            Some(task)
+        }
         Some(Effect::Children) => {
             families.notify_all(EdgeKind::Child, &task).await?;
             // All of them may have ended before this run did.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use dueline_domain::{Event, StateKind, TaskAddress, Trigger};
+use dueline_domain::{Event, StateKind, Task, TaskAddress, Trigger};
 use dueline_ports::{Command, DueTask, StoreError};
 use dueline_runtime::{Follower, Linked, Shutdown};
 use tokio::sync::Notify;
@@ -15,15 +15,16 @@ use crate::Deps;
 /// Most tasks that wait to be checked. The next scan finds the others again.
 const WAITING_MAX: usize = 1_000;
 
-/// The tasks that the scan has offered.
+/// What the scan has offered: tasks whose check is due, and (`None`) tasks of which a run has ended that may have staged
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingTasks {
-    offered: Mutex<BTreeMap<TaskAddress, DueTask>>,
+    offered: Mutex<BTreeMap<TaskAddress, Option<DueTask>>>,
     more: Notify,
 }
 
 impl WaitingTasks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskAddress, DueTask>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskAddress, Option<DueTask>>> {
         self.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,7 +39,17 @@ impl WaitingTasks {
                 break;
             }
             let (job, id) = (task.job.clone(), task.id);
-            offered.insert(TaskAddress { job, id }, task);
+            offered.insert(TaskAddress { job, id }, Some(task));
+        }
+        drop(offered);
+        self.more.notify_one();
+    }
+
+    /// Offers a task of which a run was lost. What it has staged is discarded.
+    pub(crate) fn offer_lost(&self, task: &Task) {
+        let mut offered = self.lock();
+        if offered.len() < WAITING_MAX {
+            offered.insert(task.address(), None);
         }
         drop(offered);
         self.more.notify_one();
@@ -48,21 +59,20 @@ impl WaitingTasks {
 /// Checks what is offered until the intake is stopped.
 pub(crate) async fn run(deps: Deps, waiting: Arc<WaitingTasks>, shutdown: Shutdown) {
     loop {
-        let next = waiting
-            .lock()
-            .first_key_value()
-            .map(|(_, task)| task.clone());
+        let next = waiting.lock().pop_first();
         let work = async {
             match next {
-                Some(due) => {
-                    if let Err(error) = check(&deps, &due).await {
+                Some((task, due)) => {
+                    let checked = match due {
+                        Some(due) => check(&deps, &due).await,
+                        None => deps.families().end_runs(&task).await,
+                    };
+                    if let Err(error) = checked {
                         tracing::warn!(
-                            job.name = %due.job, task.id = %due.id, %error,
-                            "failed to check a task that waits"
+                            job.name = %task.job, task.id = %task.id, %error,
+                            "failed to check a task of a family"
                         );
                     }
-                    let (job, id) = (due.job, due.id);
-                    waiting.lock().remove(&TaskAddress { job, id });
                 }
                 None => waiting.more.notified().await,
             }
@@ -83,11 +93,7 @@ async fn check(deps: &Deps, due: &DueTask) -> Result<(), StoreError> {
     if task.kind() != StateKind::Waiting || task.trigger_at() != Some(due.trigger_at) {
         return Ok(());
     }
-    let open = task.family().into_iter().flat_map(|family| family.open());
-    let follower = Follower {
-        task: task.address(),
-        open: open.map(|(kind, from)| (kind, from.clone())).collect(),
-    };
+    let follower = Follower::of(task.address(), task.family());
     let Linked { moved, marked } = deps.families().check(follower).await?;
     let repairs = moved.len() + marked;
     if repairs > 0 {

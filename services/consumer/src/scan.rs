@@ -462,6 +462,10 @@ impl DueScan {
             let mut failure = None;
             let mut is_decided = false;
             for ((task, _), moved) in batch.iter().zip(results) {
+                let lost = moved.as_ref().ok().map(|applied| &*applied.task);
+                if let Some(lost) = lost.filter(|lost| task.kind.is_owned() && lost.may_discard()) {
+                    self.waiting.offer_lost(lost);
+                }
                 match result.count(task, moved, now) {
                     None => is_decided = true,
                     // A throttled partition affects only its own job.

@@ -38,10 +38,8 @@ async fn link(kit: &Kit, task: &Task) -> Linked {
             ended: &kit.ended,
         },
     };
-    let open = task.family().unwrap().open();
-    let open = open.map(|(kind, from)| (kind, from.clone())).collect();
-    let task = task.address();
-    families.link(&[Follower { task, open }]).await.unwrap()
+    let follower = Follower::of(task.address(), task.family());
+    families.link(&[follower]).await.unwrap()
 }
 
 async fn submit_after(kit: &Kit, job: &str, after: &[&Task], rule: TriggerOn) -> Task {

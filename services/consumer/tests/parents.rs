@@ -59,12 +59,7 @@ fn follower_of(kit: &Kit, job: &str, task: &Task) -> NewTask {
 /// Stores a task and connects it with what it waits for, as the frontend does.
 async fn submit(kit: &Kit, new: NewTask) -> Task {
     let task = kit.store_as_enqueued(new).await;
-    let open = task.family().unwrap().open();
-    let open = open.map(|(kind, from)| (kind, from.clone())).collect();
-    let follower = Follower {
-        task: task.address(),
-        open,
-    };
+    let follower = Follower::of(task.address(), task.family());
     families(kit).link(&[follower]).await.unwrap();
     kit.get(&task).await
 }
@@ -309,6 +304,7 @@ async fn f_094_ten_thousand_children_close_their_family_once() {
     let followers = children.iter().map(|task| Follower {
         task: task.address(),
         open: vec![(EdgeKind::Child, parent.address())],
+        run: None,
     });
     let followers: Vec<_> = followers.collect();
     families(&kit).link(&followers).await.unwrap();

@@ -61,6 +61,7 @@ async fn submit(kit: &Kit, earlier: &[Task]) -> (Task, bool) {
         let follower = Follower {
             task: task.address(),
             open,
+            run: None,
         };
         families.link(&[follower]).await.unwrap();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dueline_api::{Action, ApiError, PredecessorResult, ReportAck};
-use dueline_domain::{JobName, Outcome, TaskId, Timestamp, Token};
+use dueline_domain::{FromRun, JobName, NewTask, Outcome, TaskAddress, TaskId, Timestamp, Token};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -38,6 +38,22 @@ impl RunningTask {
     /// The fencing token. Other systems can refuse a run whose token is not the latest that they know of the task.
     pub fn token(&self) -> Token {
         self.run.task.token
+    }
+
+    /// Makes a submit one from inside this run: the task goes on when this run succeeds, and is discarded otherwise. Then it
+    /// is submitted as any other. A later run that submits a task with the same id or key takes over what this one staged.
+    #[must_use]
+    pub fn stage(&self, mut task: NewTask) -> NewTask {
+        let options = task.options.get_or_insert_default();
+        options.family.get_or_insert_default().from_run = Some(FromRun {
+            task: TaskAddress {
+                job: self.job().clone(),
+                id: self.id(),
+            },
+            token: self.token(),
+            end: None,
+        });
+        task
     }
 
     /// The number of this run, 0 for the first.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use dueline_ports::{Clock, Rng, Store, TaskQueue};
-use dueline_runtime::{DueSignal, EndSignal, Performer};
+use dueline_runtime::{DueSignal, EndSignal, Families, Performer};
 
 /// Settings of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,16 @@ pub struct Deps {
 }
 
 impl Deps {
+    /// Notifies tasks of what they wait for.
+    pub(crate) fn families(&self) -> Families<'_> {
+        Families {
+            store: &*self.store,
+            clock: &*self.clock,
+            rng: &*self.rng,
+            performer: self.effects(),
+        }
+    }
+
     /// Does the advisory effects of this service's transitions.
     pub(crate) fn effects(&self) -> Performer<'_> {
         Performer {

@@ -5,6 +5,7 @@ mod claim;
 mod config;
 mod controller;
 mod definitions;
+mod discard;
 mod lease_cache;
 mod metrics;
 mod prune;

@@ -29,6 +29,7 @@ impl StatusControllerService {
             let commands = batch.iter().map(|owned| self.reclaim(owned)).collect();
             let now = deps.clock.now();
             let results = deps.effects().apply(&*deps.store, now, commands).await;
+            self.discard_staged(&results).await;
             for (owned, result) in batch.iter().zip(results) {
                 match result {
                     Ok(applied) => {

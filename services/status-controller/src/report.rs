@@ -69,6 +69,7 @@ impl StatusControllerService {
         let times = (Instant::now(), deps.clock.now());
         let effects = deps.effects();
         let results = effects.apply(&*deps.store, times.1, commands).await;
+        self.discard_staged(&results).await;
         self.answers(pending, results, definitions.as_ref(), times)
     }
 

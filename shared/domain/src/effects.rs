@@ -22,6 +22,8 @@ pub struct Effects {
 /// A durable effect of a transition: stored with it, and done at least once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
+    /// The tasks that runs of the finished task have staged go on, or are discarded.
+    Staged,
     /// The children of the finished task are notified that its own run is over.
     Children,
     /// The followers of the finished task are notified how it and its children ended.
@@ -37,7 +39,8 @@ pub enum Effect {
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
+        Self::Staged,
         Self::Children,
         Self::Release,
         Self::Leave,
@@ -48,6 +51,7 @@ impl Effect {
     /// The name on the wire and in stores.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Staged => "staged",
             Self::Children => "children",
             Self::Release => "release",
             Self::Leave => "leave",

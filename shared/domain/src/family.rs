@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{JobName, NewTask, StateKind, Task, TaskId, Timestamp};
+use crate::{JobName, NewTask, StateKind, Task, TaskId, Timestamp, Token};
 
 /// Names one task of any job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,11 +36,13 @@ pub enum TaskEnd {
     Deleted,
     /// A run succeeded, but not all of its children did, and it asks for that.
     ChildrenFailed,
+    /// The run that had submitted it did not succeed, so that it was discarded.
+    Discarded,
 }
 
 impl TaskEnd {
     /// All ends.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Succeeded,
         Self::Failed,
         Self::Cancelled,
@@ -48,6 +50,7 @@ impl TaskEnd {
         Self::Dropped,
         Self::Deleted,
         Self::ChildrenFailed,
+        Self::Discarded,
     ];
 
     /// The end of a task in a final state, whatever becomes of its children.
@@ -72,6 +75,7 @@ impl TaskEnd {
             Self::Dropped => "dropped",
             Self::Deleted => "deleted",
             Self::ChildrenFailed => "children_failed",
+            Self::Discarded => "discarded",
         }
     }
 
@@ -90,6 +94,7 @@ impl TaskEnd {
             Self::Dropped => "was dropped",
             Self::Deleted => "was deleted",
             Self::ChildrenFailed => "succeeded, but not all of its children did",
+            Self::Discarded => "was discarded with the run that had submitted it",
         }
     }
 }
@@ -124,12 +129,15 @@ impl TriggerOn {
         Self::ALL.into_iter().find(|rule| rule.name() == name)
     }
 
-    /// Whether a predecessor that ended like this lets the task go on. What happened to a deleted one is unknown, so it
-    /// satisfies only a rule that asks for nothing.
+    /// Whether a predecessor that ended like this lets the task go on. What happened to a deleted one is unknown, and a
+    /// discarded one never existed for good, so these satisfy only a rule that asks for nothing.
     pub const fn accepts(self, end: TaskEnd) -> bool {
         match self {
             Self::Success => matches!(end, TaskEnd::Succeeded),
-            Self::Failure => !matches!(end, TaskEnd::Succeeded | TaskEnd::Deleted),
+            Self::Failure => !matches!(
+                end,
+                TaskEnd::Succeeded | TaskEnd::Deleted | TaskEnd::Discarded
+            ),
             Self::Always => true,
         }
     }
@@ -142,6 +150,8 @@ pub enum EdgeKind {
     Follower,
     /// It is a child: it waits for the end of its parent's own run.
     Child,
+    /// It is staged: it was submitted from inside a run, and waits for the success of that run.
+    Staged,
 }
 
 /// What is known of the children of a task.
@@ -201,6 +211,29 @@ impl Predecessor {
     }
 }
 
+/// The run from inside which a task was submitted. Until that run has ended the task is staged; then it goes on, or is
+/// discarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FromRun {
+    /// The task that ran.
+    pub task: TaskAddress,
+    /// The token of the run.
+    pub token: Token,
+    /// How the run ended, once this task has been notified: [`TaskEnd::Succeeded`] or [`TaskEnd::Discarded`].
+    pub end: Option<TaskEnd>,
+}
+
+/// What is known of a run, for the tasks that it has staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunFate {
+    /// It may still succeed.
+    Open,
+    /// It has succeeded.
+    Succeeded,
+    /// It has ended otherwise, and will never succeed.
+    Over,
+}
+
 /// What connects a task with other tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
@@ -221,6 +254,10 @@ pub struct Family {
     pub fail_on_child: bool,
     /// How many parents are above the task.
     pub depth: u32,
+    /// The run from inside which the task was submitted.
+    pub from_run: Option<FromRun>,
+    /// The run that has last staged tasks; of a task that has succeeded, the run that did. Only a service may know it.
+    pub staged: Option<Token>,
     /// How many children have not ended. Not stored: the frontend counts them when it shows the task.
     pub open_children: Option<u32>,
 }
@@ -245,12 +282,34 @@ impl Family {
         match kind {
             EdgeKind::Follower => &mut self.after,
             EdgeKind::Child => self.parent.as_mut_slice(),
+            // The end of a run is recorded with the run.
+            EdgeKind::Staged => &mut [],
         }
     }
 
-    /// Whether the task still waits for another one.
+    /// The run from inside which the task was submitted, if the task does not know how that ended.
+    pub fn open_run(&self) -> Option<&FromRun> {
+        self.from_run.as_ref().filter(|run| run.end.is_none())
+    }
+
+    /// Whether the task still waits for another one, or for the run that has submitted it.
     pub fn is_open(&self) -> bool {
-        self.open().next().is_some()
+        self.open().next().is_some() || self.open_run().is_some()
+    }
+
+    /// Whether one of the ends that the task knows has cancelled it.
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_discarded = |run: &FromRun| run.end == Some(TaskEnd::Discarded);
+        let refuses = |kind, one: &Predecessor| {
+            one.end
+                .is_some_and(|end| self.refusal(kind, &one.task, end).is_some())
+        };
+        self.from_run.as_ref().is_some_and(is_discarded)
+            || self.parent.iter().any(|one| refuses(EdgeKind::Child, one))
+            || self
+                .after
+                .iter()
+                .any(|one| refuses(EdgeKind::Follower, one))
     }
 
     /// Why a task that ended like this does not let the one that waits for it go on; `None` if it does. A parent must
@@ -259,23 +318,40 @@ impl Family {
         let (rule, word) = match kind {
             EdgeKind::Follower => (self.trigger_on, "predecessor"),
             EdgeKind::Child => (TriggerOn::Success, "parent"),
+            EdgeKind::Staged => (TriggerOn::Success, "run of"),
         };
         (!rule.accepts(end)).then(|| format!("{word} {task} {}", end.words()))
     }
 
     /// Whether two submits ask for the same.
     pub(crate) fn matches_submit(&self, submit: &Self) -> bool {
+        // Once its run has succeeded, a staged task is like any other.
+        let same_run = match &self.from_run {
+            Some(stored) if stored.end != Some(TaskEnd::Succeeded) => {
+                let run = submit.from_run.as_ref();
+                run.is_some_and(|run| run.task == stored.task && run.token == stored.token)
+            }
+            _ => true,
+        };
+        same_run && self.matches_content(submit)
+    }
+
+    /// Whether two submits ask for the same, from inside whichever run.
+    pub(crate) fn matches_content(&self, submit: &Self) -> bool {
         // Destructured without `..`, so that a new field does not compile before it is compared or listed here.
         let Self {
             parent,
             after,
             trigger_on,
             fail_on_child,
+            // Compared by the caller, if it counts.
+            from_run: _,
             // The predecessors and followers of the stored task have moved on since.
             has_followers: _,
             children: _,
             children_failed: _,
             depth: _,
+            staged: _,
             open_children: _,
         } = submit;
         let parent_of = |parent: &Option<Predecessor>| parent.as_ref().map(|one| one.task.clone());
@@ -333,8 +409,11 @@ impl Task {
     /// How the task and all its children have ended, as its followers see it; `None` as long as one of them has not.
     pub fn family_end(&self) -> Option<TaskEnd> {
         let end = TaskEnd::of(self.kind())?;
+        let run = self.family().and_then(|family| family.from_run.as_ref());
+        let is_discarded = run.is_some_and(|run| run.end == Some(TaskEnd::Discarded));
         let failed = |family: &Family| family.fail_on_child && family.children_failed > 0;
         match end {
+            TaskEnd::Cancelled if is_discarded => Some(TaskEnd::Discarded),
             TaskEnd::Succeeded if self.children().are_open() => None,
             TaskEnd::Succeeded if self.family().is_some_and(failed) => {
                 Some(TaskEnd::ChildrenFailed)
@@ -354,9 +433,53 @@ impl Task {
         let mut waited_for = match kind {
             EdgeKind::Follower => family.after.iter(),
             EdgeKind::Child => family.parent.as_slice().iter(),
+            EdgeKind::Staged => return false,
         };
         let end = waited_for.find_map(|one| one.end.filter(|_| one.task == *from));
         end.is_some_and(|end| family.refusal(kind, from, end).is_some())
+    }
+
+    /// Whether one of its runs has staged tasks.
+    pub fn has_staged(&self) -> bool {
+        self.family().is_some_and(|family| family.staged.is_some())
+    }
+
+    /// Whether a run that has staged tasks may have ended without success, and the task itself has not ended.
+    pub fn may_discard(&self) -> bool {
+        self.has_staged() && self.kind().is_pending()
+    }
+
+    /// What is known of a run of this task. A run that is over, or has succeeded, stays so.
+    pub fn run_fate(&self, run: Token) -> RunFate {
+        let staged = self.family().and_then(|family| family.staged);
+        match self.state.token() {
+            Some(token) if token == run => RunFate::Open,
+            None if self.kind() == StateKind::Succeeded && staged == Some(run) => {
+                RunFate::Succeeded
+            }
+            _ => RunFate::Over,
+        }
+    }
+
+    /// Whether `submit`, from inside a later run of the task that had submitted this one, stands for this task. Its time,
+    /// urgency and payload may differ.
+    pub fn is_submitted_again(&self, submit: &NewTask) -> bool {
+        let (stored, again) = (self.family(), submit.family());
+        let (Some(stored), Some(again)) = (stored, again) else {
+            return false;
+        };
+        let (Some(run), Some(next)) = (&stored.from_run, &again.from_run) else {
+            return false;
+        };
+        let Some(options) = self.options.as_deref() else {
+            return false;
+        };
+        let mut plain = submit.options.clone().unwrap_or_default();
+        plain.family = options.family.clone();
+        run.end != Some(TaskEnd::Succeeded)
+            && (&run.task, self.job == submit.job) == (&next.task, true)
+            && stored.matches_content(again)
+            && options.matches_submit(&plain)
     }
 
     /// Whether other tasks may wait for this one.

@@ -18,13 +18,15 @@ mod text;
 mod time;
 
 pub use effects::{Effect, Effects, Owed};
-pub use family::{Children, EdgeKind, Family, Predecessor, TaskAddress, TaskEnd, TriggerOn};
+pub use family::{
+    Children, EdgeKind, Family, FromRun, Predecessor, RunFate, TaskAddress, TaskEnd, TriggerOn,
+};
 pub use ids::{IdError, JobName, ScheduleName, TaskId, TaskRef, Token, WorkerId, WriteId};
 pub use invariants::{Violation, check_task, check_transition};
 pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
-    Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reason, Reclaim,
-    Rejected, Release, Revive, RunningCancel, Settle, Transition, Trigger, Verb, apply,
+    Adopt, Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reason, Reclaim,
+    Rejected, Release, Revive, RunEnded, RunningCancel, Settle, Transition, Trigger, Verb, apply,
 };
 pub use limits::{Limits, limits};
 pub use priority::{Priority, PriorityError, Weight, WeightError};

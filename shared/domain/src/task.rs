@@ -89,7 +89,7 @@ pub struct TaskOptions {
 
 impl TaskOptions {
     /// Whether two submits with these options are the same submit.
-    fn matches_submit(&self, submit: &Self) -> bool {
+    pub(crate) fn matches_submit(&self, submit: &Self) -> bool {
         // Destructured without `..`, so that a new field does not compile before it is compared or listed here.
         let Self {
             name,
@@ -383,6 +383,13 @@ impl Task {
         | State::Processing { token, .. } = &mut self.state
         {
             *token = Token::HIDDEN;
+        }
+        let options = self.options.as_mut();
+        if let Some(family) = options.and_then(|options| options.family.as_mut()) {
+            family.staged = None;
+            if let Some(run) = &mut family.from_run {
+                run.token = Token::HIDDEN;
+            }
         }
         self
     }

@@ -1,7 +1,7 @@
 //! What connects a task with other tasks, as text.
 
 use dueline_domain::{
-    Children, Family, JobName, Predecessor, TaskAddress, TaskEnd, TaskId, TriggerOn,
+    Children, Family, FromRun, JobName, Predecessor, TaskAddress, TaskEnd, TaskId, Token, TriggerOn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,18 @@ pub(crate) struct FamilyRecord {
     fail_on_child: bool,
     #[serde(rename = "d", default, skip_serializing_if = "is_zero")]
     depth: u32,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    from_run: Option<FromRunRecord>,
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    staged: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FromRunRecord {
+    #[serde(flatten)]
+    task: PredecessorRecord,
+    #[serde(rename = "k")]
+    token: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,6 +63,8 @@ impl FamilyRecord {
             children_failed: family.children_failed,
             fail_on_child: family.fail_on_child,
             depth: family.depth,
+            from_run: family.from_run.as_ref().map(FromRunRecord::of),
+            staged: family.staged.map(|token| token.to_stored()),
         }
     }
 
@@ -74,7 +88,34 @@ impl FamilyRecord {
             children_failed: self.children_failed,
             fail_on_child: self.fail_on_child,
             depth: self.depth,
+            from_run: self.from_run.map(FromRunRecord::run).transpose()?,
+            staged: self.staged.map(token).transpose()?,
             open_children: None,
+        })
+    }
+}
+
+fn token(bits: i64) -> Result<Token, RecordError> {
+    Token::from_stored(bits).ok_or_else(|| bad(format!("no token: {bits}")))
+}
+
+impl FromRunRecord {
+    fn of(run: &FromRun) -> Self {
+        Self {
+            task: PredecessorRecord::of(&Predecessor {
+                task: run.task.clone(),
+                end: run.end,
+            }),
+            token: run.token.to_stored(),
+        }
+    }
+
+    fn run(self) -> Result<FromRun, RecordError> {
+        let Predecessor { task, end } = self.task.predecessor()?;
+        Ok(FromRun {
+            task,
+            token: token(self.token)?,
+            end,
         })
     }
 }
@@ -128,6 +169,12 @@ mod tests {
                 children_failed: 7 * (number as u32),
                 fail_on_child: number == 1,
                 depth: number as u32,
+                from_run: (number > 1).then(|| FromRun {
+                    task: task(3),
+                    token: Token::from_random(u64::MAX - 9),
+                    end: (number == 3).then_some(TaskEnd::Discarded),
+                }),
+                staged: (number > 1).then(|| Token::from_random(5)),
                 open_children: None,
             };
             let json = serde_json::to_string(&FamilyRecord::of(&family)).unwrap();

@@ -7,8 +7,8 @@ use std::{
 };
 
 use dueline_domain::{
-    Children, Close, EdgeKind, Effect, Event, JobName, Release, StateKind, Task, TaskAddress,
-    TaskEnd, Timestamp,
+    Children, Close, EdgeKind, Effect, Event, Family, JobName, Release, StateKind, Task,
+    TaskAddress, TaskEnd, Timestamp, Token,
 };
 use dueline_ports::{Clock, Command, Edge, EdgeQuery, Rng, Store, StoreError, StoredEdge};
 use futures_util::{StreamExt as _, stream};
@@ -16,15 +16,15 @@ use futures_util::{StreamExt as _, stream};
 use crate::{Performer, log_transition};
 
 /// Predecessors that are read at once.
-const READS_AT_ONCE: usize = 8;
+pub(crate) const READS_AT_ONCE: usize = 8;
 /// Followers that are notified with one call of the store.
-const NOTIFIED_AT_ONCE: usize = 100;
+pub(crate) const NOTIFIED_AT_ONCE: usize = 100;
 /// Edges that are read with one call of the store.
 const EDGES_AT_ONCE: usize = 1_000;
 /// Children that are checked at once.
 const CHECKED_AT_ONCE: usize = 1_000;
 /// Tries to mark a task that changes at the same time.
-const TRIES_MAX: u32 = 4;
+pub(crate) const TRIES_MAX: u32 = 4;
 /// How long a task may owe its end to its followers before a check of such a follower counts that as lost.
 const RELEASE_GRACE: Duration = Duration::from_secs(30);
 
@@ -54,6 +54,21 @@ pub struct Follower {
     pub task: TaskAddress,
     /// What it waits for, and why.
     pub open: Vec<(EdgeKind, TaskAddress)>,
+    /// The run from inside which it was submitted, if the task waits for that, too.
+    pub run: Option<(TaskAddress, Token)>,
+}
+
+impl Follower {
+    /// A task with what it does not know to have ended.
+    pub fn of(task: TaskAddress, family: Option<&Family>) -> Self {
+        let open = family.into_iter().flat_map(Family::open);
+        let run = family.and_then(Family::open_run);
+        Self {
+            task,
+            open: open.map(|(kind, from)| (kind, from.clone())).collect(),
+            run: run.map(|run| (run.task.clone(), run.token)),
+        }
+    }
 }
 
 /// What connecting tasks has changed.
@@ -89,8 +104,18 @@ impl Families<'_> {
                 to.push(follower.task.clone());
             }
         }
-        let jobs = waiting.keys().map(|(_, from)| from.job.clone());
-        let jobs: BTreeSet<JobName> = jobs.collect();
+        let staged = followers.iter().filter_map(|follower| {
+            let (from, _) = follower.run.as_ref()?;
+            Some(Edge {
+                from: from.clone(),
+                kind: EdgeKind::Staged,
+                to: follower.task.clone(),
+            })
+        });
+        let staged: Vec<_> = staged.collect();
+        let jobs = waiting.keys().map(|(_, from)| from);
+        let jobs = jobs.chain(staged.iter().map(|edge| &edge.from));
+        let jobs: BTreeSet<JobName> = jobs.map(|from| from.job.clone()).collect();
         let mut missing = BTreeSet::new();
         for job in jobs {
             if self.store.job(&job).await?.is_none() {
@@ -105,6 +130,7 @@ impl Families<'_> {
             })
         });
         let edges: Vec<_> = edges
+            .chain(staged)
             .filter(|edge| !missing.contains(&edge.from.job))
             .collect();
         if !edges.is_empty() {
@@ -136,6 +162,7 @@ impl Families<'_> {
             self.notify(*kind, from, end, &to, &mut linked.moved)
                 .await?;
         }
+        self.end_staged(followers, grace, &mut linked.moved).await?;
         Ok(linked)
     }
 
@@ -157,6 +184,8 @@ impl Families<'_> {
                     let is_marked = task.children() == Children::Open;
                     (TaskEnd::of(task.kind()), is_marked)
                 }
+                // A run is marked before its tasks are stored.
+                EdgeKind::Staged => return Ok(Mark::Open),
             };
             // A parent whose run is over may still get children, as long as its family is not closed.
             if is_marked || (end.is_some() && !task.is_open_family()) {
@@ -187,6 +216,7 @@ impl Families<'_> {
         let end = match kind {
             EdgeKind::Follower => task.family_end(),
             EdgeKind::Child => TaskEnd::of(task.kind()),
+            EdgeKind::Staged => return self.end_runs(&task.address()).await,
         };
         let Some(end) = end else {
             return Ok(());
@@ -304,9 +334,26 @@ impl Families<'_> {
         let (mut failed, mut edges) = (0, EdgePages::new(parent.clone(), EdgeKind::Child));
         while let Some(page) = edges.next(self.store).await? {
             let ends = page.iter().filter_map(|edge| edge.end);
-            failed += ends.filter(|end| *end != TaskEnd::Succeeded).count();
+            // A child that was discarded is as if it had never been submitted.
+            let fails = |end: &TaskEnd| !matches!(end, TaskEnd::Succeeded | TaskEnd::Discarded);
+            failed += ends.filter(fails).count();
         }
         Ok(u32::try_from(failed).unwrap_or(u32::MAX))
+    }
+
+    /// Whether tasks of a job that go on may be enqueued at once. Each job is read once.
+    pub(crate) async fn may_enqueue(
+        &self,
+        job: &JobName,
+        known: &mut BTreeMap<JobName, bool>,
+    ) -> Result<bool, StoreError> {
+        if let Some(may) = known.get(job) {
+            return Ok(*may);
+        }
+        let found = self.store.job(job).await?;
+        let may = found.is_some_and(|found| found.enqueues_at_once());
+        known.insert(job.clone(), may);
+        Ok(may)
     }
 
     /// Notifies followers of a task how it has ended, and adds those that have moved to `moved`.
@@ -322,11 +369,7 @@ impl Families<'_> {
         for some in followers.chunks(NOTIFIED_AT_ONCE) {
             let mut commands = Vec::with_capacity(some.len());
             for to in some {
-                if !enqueues.contains_key(&to.job) {
-                    let job = self.store.job(&to.job).await?;
-                    enqueues.insert(&to.job, job.is_some_and(|job| job.enqueues_at_once()));
-                }
-                let may_enqueue = enqueues.get(&to.job).copied().unwrap_or(false);
+                let may_enqueue = self.may_enqueue(&to.job, &mut enqueues).await?;
                 commands.push(Command {
                     job: to.job.clone(),
                     id: to.id,
@@ -371,12 +414,12 @@ enum Mark {
 }
 
 /// Reads the edges of a task page by page.
-struct EdgePages {
+pub(crate) struct EdgePages {
     query: Option<EdgeQuery>,
 }
 
 impl EdgePages {
-    const fn new(from: TaskAddress, kind: EdgeKind) -> Self {
+    pub(crate) const fn new(from: TaskAddress, kind: EdgeKind) -> Self {
         let query = Some(EdgeQuery {
             from,
             kind,
@@ -386,7 +429,10 @@ impl EdgePages {
         Self { query }
     }
 
-    async fn next(&mut self, store: &dyn Store) -> Result<Option<Vec<StoredEdge>>, StoreError> {
+    pub(crate) async fn next(
+        &mut self,
+        store: &dyn Store,
+    ) -> Result<Option<Vec<StoredEdge>>, StoreError> {
         let Some(query) = self.query.take() else {
             return Ok(None);
         };
@@ -401,10 +447,16 @@ impl EdgePages {
 }
 
 /// Whether a finished task still owes its end to those that wait for it, and has not done so for long.
-fn is_being_notified(kind: EdgeKind, task: &Task, now: Timestamp, grace: Duration) -> bool {
+pub(crate) fn is_being_notified(
+    kind: EdgeKind,
+    task: &Task,
+    now: Timestamp,
+    grace: Duration,
+) -> bool {
     let effect = match kind {
         EdgeKind::Follower => Effect::Release,
         EdgeKind::Child => Effect::Children,
+        EdgeKind::Staged => Effect::Staged,
     };
     is_owed(effect, task, now, grace)
 }

@@ -6,6 +6,7 @@ mod log_limit;
 mod performer;
 mod shutdown;
 mod signals;
+mod staged;
 mod system;
 mod tasks;
 mod transitions;

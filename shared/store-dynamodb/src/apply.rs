@@ -79,7 +79,9 @@ impl DynamoStore {
     ) -> Result<Applied, StoreError> {
         let entry = match command.event {
             // A redriven task is unfinished again, which a job that is being deleted must not get.
-            Event::Redrive | Event::Revive(_) | Event::Reopen => jobs.open(&command.job)?,
+            Event::Redrive | Event::Revive(_) | Event::Reopen | Event::Adopt(_) => {
+                jobs.open(&command.job)?
+            }
             _ => jobs
                 .get(&command.job)
                 .ok_or_else(|| StoreError::no_job(&command.job))?,

@@ -25,6 +25,7 @@ const fn code(kind: EdgeKind) -> u8 {
     match kind {
         EdgeKind::Follower => b'f',
         EdgeKind::Child => b'c',
+        EdgeKind::Staged => b's',
     }
 }
 
@@ -81,7 +82,7 @@ impl DynamoStore {
             // A batch must not contain an item twice.
             let items = match kind {
                 EdgeKind::Child => &mut children,
-                EdgeKind::Follower => &mut followers,
+                EdgeKind::Follower | EdgeKind::Staged => &mut followers,
             };
             items.insert((key.pk.clone(), key.sk.clone()), key.item());
         }

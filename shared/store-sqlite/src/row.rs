@@ -33,6 +33,7 @@ pub(crate) const fn edge_code(kind: EdgeKind) -> u8 {
     match kind {
         EdgeKind::Follower => 0,
         EdgeKind::Child => 1,
+        EdgeKind::Staged => 2,
     }
 }
 

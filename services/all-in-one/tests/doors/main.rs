@@ -10,6 +10,7 @@ mod node;
 mod redrive;
 mod results;
 mod schedules;
+mod staged;
 
 use dueline_api::ErrorReason;
 use node::{TestNode, fault};

@@ -26,12 +26,13 @@ impl Times {
         let waits_for = family.flat_map(|family| {
             let parent = family.parent.iter().map(|one| (EdgeKind::Child, one));
             let after = family.after.iter().map(|one| (EdgeKind::Follower, one));
-            parent.chain(after)
+            let run = family.from_run.iter();
+            let run = run.map(|run| (EdgeKind::Staged, &run.task));
+            let others = parent.chain(after);
+            others.map(|(kind, one)| (kind, &one.task)).chain(run)
         });
         Self {
-            waits_for: waits_for
-                .map(|(kind, one)| (kind, one.task.clone()))
-                .collect(),
+            waits_for: waits_for.map(|(kind, task)| (kind, task.clone())).collect(),
             run_at: task.run_at,
             started_at: task.started_at,
             finished_at: task.finished_at,
@@ -76,6 +77,7 @@ pub(super) fn critical_path<'a>(
                     depends(with_children(number), with_children(before));
                 }
                 EdgeKind::Follower => depends(with_children(before), number),
+                EdgeKind::Staged => depends(before, number),
             }
         }
     }

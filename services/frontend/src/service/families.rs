@@ -25,7 +25,7 @@ const EDGES_AT_ONCE: usize = 1_000;
 const LOOP_TASKS_MAX: usize = 256;
 
 /// The answers for the tasks of a submit; `None` for those that are not stored yet.
-type Answers = Vec<Option<Result<Submitted, ApiError>>>;
+pub(super) type Answers = Vec<Option<Result<Submitted, ApiError>>>;
 
 /// What is known of a task that is waited for.
 type Known = Result<Option<Seen>, StoreError>;
@@ -83,6 +83,7 @@ impl Inner {
                 options.family.get_or_insert_default().children = Children::Open;
             }
         }
+        self.stage_runs(&tasks, &mut answers).await;
         self.refuse_loops(&tasks, &mut answers).await;
         self.refuse_too_many(&tasks, &known, &mut answers).await;
         let mut followers = Vec::new();
@@ -115,15 +116,17 @@ impl Inner {
                 continue;
             }
             for (number, answer) in places.into_iter().zip(self.store_and_send(ready).await) {
+                let answer = match answer {
+                    Err(refused) => self.adopt(&tasks[number], refused).await,
+                    answer => answer,
+                };
                 if let Ok(submitted) = &answer
                     && let Some(family) = tasks[number].family()
                     && (submitted.state == StateKind::Waiting || family.parent.is_some())
                 {
                     let (job, id) = (submitted.job.clone(), submitted.id);
                     let task = TaskAddress { job, id };
-                    let open = family.open().map(|(kind, from)| (kind, from.clone()));
-                    let open = open.collect();
-                    followers.push((number, Follower { task, open }));
+                    followers.push((number, Follower::of(task, Some(family))));
                 }
                 answers[number] = Some(answer);
             }
@@ -298,23 +301,7 @@ impl Inner {
     /// The task that an earlier, equal submit has stored. What that one waits for may have ended since, in a way for which
     /// a new submit would be refused.
     async fn stored_before(&self, task: &NewTask) -> Option<Submitted> {
-        let key = task
-            .options
-            .as_ref()
-            .and_then(|options| options.key.clone());
-        let store = &self.deps.store;
-        let found = match key {
-            Some(key) => {
-                let query = ListQuery {
-                    key: Some(key),
-                    limit: 1,
-                    ..ListQuery::of(task.job.clone())
-                };
-                store.list(query).await.ok()?.tasks.pop()?
-            }
-            None if task.id_is_given => store.get(&task.job, &task.id).await.ok()??,
-            None => return None,
-        };
+        let found = self.find_stored(task).await?;
         found.matches_submit(task).then(|| Submitted {
             state: found.kind(),
             job: found.job,
@@ -322,6 +309,29 @@ impl Inner {
             run_at: found.run_at,
             existed: true,
         })
+    }
+
+    /// The task with the key or the id of a submit.
+    pub(super) async fn find_stored(&self, task: &NewTask) -> Option<Task> {
+        let key = task
+            .options
+            .as_ref()
+            .and_then(|options| options.key.clone());
+        let store = &self.deps.store;
+        match key {
+            Some(key) => {
+                let query = ListQuery {
+                    key: Some(key),
+                    limit: 1,
+                    ..ListQuery::of(task.job.clone())
+                };
+                let found = store.list(query).await.ok()?.tasks.pop()?;
+                // A list may leave out what one task has.
+                store.get(&found.job, &found.id).await.ok()?
+            }
+            None if task.id_is_given => store.get(&task.job, &task.id).await.ok()?,
+            None => None,
+        }
     }
 }
 
@@ -397,7 +407,7 @@ fn predecessors(
         };
         let end = match kind {
             EdgeKind::Follower => seen.family_end,
-            EdgeKind::Child => TaskEnd::of(seen.state),
+            EdgeKind::Child | EdgeKind::Staged => TaskEnd::of(seen.state),
         };
         if let Some(why) = end.and_then(|end| rules.refusal(kind, &one.task, end)) {
             return Err(check::predecessor_ended(kind, &why).with_state(seen.state));

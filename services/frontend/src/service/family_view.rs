@@ -97,6 +97,7 @@ struct Seen {
     error: Option<Arc<str>>,
     children: Children,
     has_followers: bool,
+    has_staged: bool,
 }
 
 impl Seen {
@@ -110,6 +111,7 @@ impl Seen {
             error: error.map(|error| Arc::from(truncate_text(error, ERROR_BYTES_MAX))),
             children: task.children(),
             has_followers: task.has_followers(),
+            has_staged: task.has_staged(),
         }
     }
 }
@@ -148,6 +150,11 @@ impl Inner {
                 // Last in, first out: children come before followers.
                 if found.has_followers {
                     self.places_below(EdgeKind::Follower, &place, max, &mut left)
+                        .await?;
+                }
+                // A staged child is shown as a child.
+                if found.has_staged {
+                    self.places_below(EdgeKind::Staged, &place, max, &mut left)
                         .await?;
                 }
                 if found.children != Children::None {

@@ -13,6 +13,7 @@ mod read;
 mod revive;
 mod run_to_completion;
 mod schedules;
+mod staged;
 mod submit;
 
 use std::sync::Arc;

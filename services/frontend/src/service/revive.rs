@@ -168,7 +168,7 @@ impl Inner {
     }
 
     /// Lets the parent of a task that has ended wait for it again, and the parents above.
-    async fn reopen_parents(&self, child: &Task) -> Result<(), ApiError> {
+    pub(super) async fn reopen_parents(&self, child: &Task) -> Result<(), ApiError> {
         let (mut child, mut next) = (child.address(), parent_of(child));
         while let Some(parent) = next.take() {
             // First the edge, so that the parent is not closed once more before it.
@@ -221,12 +221,8 @@ impl Inner {
             match result {
                 Ok(applied) => {
                     log_transition(Some(StateKind::Cancelled), &applied.task);
-                    let open = applied.task.family().into_iter();
-                    let open = open.flat_map(dueline_domain::Family::open);
-                    followers.push(Follower {
-                        task: applied.task.address(),
-                        open: open.map(|(kind, from)| (kind, from.clone())).collect(),
-                    });
+                    let task = &applied.task;
+                    followers.push(Follower::of(task.address(), task.family()));
                 }
                 // It was brought back by another call, or deleted.
                 Err(StoreError::Rejected(_) | StoreError::NotFound { .. }) => {}
@@ -255,7 +251,7 @@ fn parent_of(task: &Task) -> Option<TaskAddress> {
 }
 
 /// Refuses to bring back what a notification, which is on its way, would cancel at once.
-fn check_notified(task: &Task) -> Result<(), ApiError> {
+pub(super) fn check_notified(task: &Task) -> Result<(), ApiError> {
     if owes_family(task) {
         let address = task.address();
         let message = format!("task {address} has just ended; repeat this when its followers know");

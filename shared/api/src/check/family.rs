@@ -23,6 +23,13 @@ pub(super) fn family(
         let message = "a task cannot wait for itself";
         return Err(ApiError::invalid("after", ErrorReason::Cycle, message));
     }
+    if let Some(run) = &mut family.from_run {
+        run.end = None;
+        if run.task == *task {
+            let message = "a task cannot be submitted by its own run";
+            return Err(ApiError::invalid("from_run", ErrorReason::Cycle, message));
+        }
+    }
     if let Some(parent) = &mut family.parent {
         parent.end = None;
         let message = match () {
@@ -49,6 +56,7 @@ pub(super) fn family(
         after,
         trigger_on: family.trigger_on,
         fail_on_child: family.fail_on_child,
+        from_run: family.from_run.take(),
         ..Family::default()
     };
     let asks = *family != Family::default();
@@ -140,6 +148,7 @@ const fn field(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::Follower => "after",
         EdgeKind::Child => "parent",
+        EdgeKind::Staged => "from_run",
     }
 }
 
@@ -148,7 +157,7 @@ pub fn unknown_predecessor(kind: EdgeKind, task: &TaskAddress) -> ApiError {
     let field = field(kind);
     let message = format!("{field}: task {task} does not exist");
     let reason = match kind {
-        EdgeKind::Follower => ErrorReason::UnknownPredecessor,
+        EdgeKind::Follower | EdgeKind::Staged => ErrorReason::UnknownPredecessor,
         EdgeKind::Child => ErrorReason::UnknownParent,
     };
     ApiError::new(ErrorKind::NotFound, reason, message).with_field(field)
@@ -159,7 +168,7 @@ pub fn predecessor_ended(kind: EdgeKind, why: &str) -> ApiError {
     let field = field(kind);
     let message = format!("{field}: {why}, so that the task would never run");
     let reason = match kind {
-        EdgeKind::Follower => ErrorReason::PredecessorEnded,
+        EdgeKind::Follower | EdgeKind::Staged => ErrorReason::PredecessorEnded,
         EdgeKind::Child => ErrorReason::ParentEnded,
     };
     ApiError::new(ErrorKind::Conflict, reason, message).with_field(field)
@@ -174,7 +183,7 @@ pub fn family_too_large(reason: ErrorReason, message: String) -> ApiError {
 pub fn predecessor_refused(kind: EdgeKind, task: &TaskAddress, error: &ApiError) -> ApiError {
     let field = field(kind);
     let reason = match kind {
-        EdgeKind::Follower => ErrorReason::PredecessorRefused,
+        EdgeKind::Follower | EdgeKind::Staged => ErrorReason::PredecessorRefused,
         EdgeKind::Child => ErrorReason::ParentRefused,
     };
     let message = format!("{field}: task {task} of this submit was refused: {error}");

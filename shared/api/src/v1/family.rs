@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dueline_domain::{
-    Children, EdgeKind, Family, JobName, Predecessor, StateKind, TaskAddress, TaskEnd, TaskId,
-    TriggerOn,
+    Children, EdgeKind, Family, FromRun, JobName, Predecessor, StateKind, TaskAddress, TaskEnd,
+    TaskId, Token, TriggerOn,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -28,6 +28,46 @@ pub struct PredecessorSpec {
     pub id: String,
 }
 
+/// The run from inside which a task is submitted, as its worker knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FromRunSpec {
+    /// The job of the task that runs.
+    pub job: String,
+    /// The task that runs.
+    #[schema(value_type = uuid::Uuid)]
+    pub id: String,
+    /// The token of the run.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String, example = "00c0ffee00c0ffee")]
+    pub token: Token,
+}
+
+/// The run from inside which the shown task was submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FromRunView {
+    /// The job of the task that ran.
+    #[serde(with = "as_text")]
+    #[schema(value_type = String)]
+    pub job: JobName,
+    /// The task that ran.
+    #[serde(with = "as_text")]
+    #[schema(value_type = uuid::Uuid)]
+    pub id: TaskId,
+    /// How the run ended, once the shown task has been notified: `succeeded`, or `discarded` if it did not.
+    pub end: Option<String>,
+}
+
+impl From<&FromRun> for FromRunView {
+    fn from(run: &FromRun) -> Self {
+        Self {
+            job: run.task.job.clone(),
+            id: run.task.id,
+            end: run.end.map(TaskEnd::name).map(str::to_owned),
+        }
+    }
+}
+
 /// The family of a submit; `None` if it asks for none.
 pub(super) fn family(
     job: &JobName,
@@ -35,6 +75,7 @@ pub(super) fn family(
     after: Option<Vec<PredecessorSpec>>,
     trigger_on: Option<&str>,
     fail_on_child: bool,
+    from_run: Option<FromRunSpec>,
 ) -> Result<Option<Box<Family>>, ApiError> {
     let rule = trigger_on.map(|name| {
         let unknown = || {
@@ -54,6 +95,16 @@ pub(super) fn family(
             id: field::task_id(field, &spec.id)?,
         }))
     };
+    let run = |run: FromRunSpec| {
+        let job = JobName::parse(&run.job)
+            .map_err(|error| ApiError::invalid("from_run", ErrorReason::InvalidName, error))?;
+        let id = field::task_id("from_run", &run.id)?;
+        Ok::<_, ApiError>(FromRun {
+            task: TaskAddress { job, id },
+            token: run.token,
+            end: None,
+        })
+    };
     let after = after.unwrap_or_default().into_iter();
     let after = after.map(|one| predecessor("after", one));
     let family = Family {
@@ -61,6 +112,7 @@ pub(super) fn family(
         trigger_on: rule.transpose()?.unwrap_or_default(),
         parent: parent.map(|one| predecessor("parent", one)).transpose()?,
         fail_on_child,
+        from_run: from_run.map(run).transpose()?,
         ..Family::default()
     };
     Ok((family != Family::default()).then(|| Box::new(family)))
@@ -78,7 +130,7 @@ pub struct PredecessorView {
     #[schema(value_type = uuid::Uuid)]
     pub id: TaskId,
     /// How it ended, once the task that waits has been notified: `succeeded`, `failed`, `cancelled`, `trashed`, `dropped`,
-    /// `deleted` or `children_failed`.
+    /// `deleted`, `children_failed` or `discarded`.
     pub end: Option<String>,
 }
 
@@ -157,7 +209,7 @@ pub struct MemberView {
     pub id: TaskId,
     /// How far it is below the first.
     pub level: u32,
-    /// What it is to the one above: `child` or `follower`; absent for the first.
+    /// What it is to the one above: `child`, `follower` or `staged` (submitted from inside a run of it); absent for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
     /// The one above, as `job/id`.
@@ -208,6 +260,7 @@ impl From<FamilyMember> for MemberView {
         let relation = member.above.as_ref().map(|(kind, _)| match kind {
             EdgeKind::Follower => "follower",
             EdgeKind::Child => "child",
+            EdgeKind::Staged => "staged",
         });
         let children = Some(member.children).filter(|children| *children != Children::None);
         Self {

@@ -32,7 +32,10 @@ pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
 pub use board::{ClaimableList, ClaimableView, ExplanationView, RunsView, SchedulingView};
 pub use claim::{ClaimRequest, LeaseView, LifetimeSpec};
-pub use family::{FamilyView, MemberView, PathStepView, PredecessorSpec, PredecessorView};
+pub use family::{
+    FamilyView, FromRunSpec, FromRunView, MemberView, PathStepView, PredecessorSpec,
+    PredecessorView,
+};
 pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpBody, HttpConfig};
 #[cfg(feature = "grpc")]

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, PredecessorSpec, Time,
+    BackoffSpec, FromRunSpec, PredecessorSpec, Time,
     family::family,
     job::check_queue,
     payload::{Forms, Given, raw},
@@ -100,6 +100,9 @@ pub struct TaskSubmit {
     /// Whether a child of this task that does not succeed makes it, for those that wait for it, a task that has not succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_on_child: Option<bool>,
+    /// The run from inside which the task is submitted. It goes on when that run succeeds, and is discarded otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_run: Option<FromRunSpec>,
 }
 
 impl TaskSubmit {
@@ -156,6 +159,7 @@ impl TaskSubmit {
                 self.after,
                 self.trigger_on.as_deref(),
                 self.fail_on_child.unwrap_or_default(),
+                self.from_run,
             )?,
         };
         Ok(NewTask {

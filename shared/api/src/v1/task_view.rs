@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, PredecessorView, RetriesMax, Time, as_text,
+    BackoffSpec, FromRunView, PredecessorView, RetriesMax, Time, as_text,
     backoff::millis,
     payload::{Shown, raw, show, show_readable},
 };
@@ -184,6 +184,9 @@ pub struct TaskView {
     /// Its parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<PredecessorView>,
+    /// The run from inside which it was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_run: Option<FromRunView>,
     /// What is known of its children: `open` (some may not have ended), `closing` or `closed`; absent without children.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub children: Option<String>,
@@ -201,7 +204,7 @@ pub struct TaskView {
 /// What a finished task has yet to cause beyond itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OwedView {
-    /// What is owed: `children`, its children are notified that its run is over; `release`, its followers of its end;
+    /// What is owed: `staged`, what its runs have staged goes on or is discarded; `children`, its children are notified that its run is over; `release`, its followers of its end;
     /// `leave`, its parent of its end; `deliver`, the delivery of its record to the sink of its job; `close`, its
     /// family is closed when all children have ended.
     #[schema(example = json!(["deliver"]))]
@@ -371,6 +374,7 @@ impl TaskView {
             after: after.iter().map(Into::into).collect(),
             trigger_on: (!after.is_empty()).then(|| rule.name().to_owned()),
             parent: family.and_then(|family| family.parent.as_ref().map(Into::into)),
+            from_run: family.and_then(|family| family.from_run.as_ref().map(Into::into)),
             children: parent.map(|family| family.children.name().to_owned()),
             open_children: parent.and_then(|family| family.open_children),
             children_failed: closed.map(|family| family.children_failed),

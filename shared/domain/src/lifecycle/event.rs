@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::Verb;
 use crate::{
-    EdgeKind, Effect, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd, Timestamp,
-    Token, Weight, WorkerId, WriteId,
+    EdgeKind, Effect, Family, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd,
+    Timestamp, Token, Weight, WorkerId, WriteId,
 };
 
 /// What happens to a task: the input of [`apply`](crate::apply).
@@ -17,6 +17,8 @@ pub enum Event {
     Follow(EdgeKind),
     /// A task that this one waits for has ended.
     Release(Release),
+    /// The run from inside which this task was submitted has ended.
+    RunEnded(RunEnded),
     /// The consumer found that the trigger time has passed.
     Trigger(Trigger),
     /// The worker that owns the task is known to be gone. Its lease ends at once.
@@ -49,6 +51,13 @@ pub enum Event {
         /// The new input.
         payload: Bytes,
     },
+    /// A task is about to be submitted from inside the run.
+    Stage {
+        /// The token of the claim.
+        token: Token,
+    },
+    /// A later run of the task that had submitted this one submits it again.
+    Adopt(Box<Adopt>),
     /// The run has ended.
     Finish {
         /// The token of the claim.
@@ -112,7 +121,9 @@ impl Event {
         match self {
             Self::Follow(_) => Verb::Follow,
             Self::Close(_) => Verb::Close,
-            Self::Release(_) => Verb::Release,
+            Self::Release(_) | Self::RunEnded(_) => Verb::Release,
+            Self::Stage { .. } => Verb::Stage,
+            Self::Adopt(_) => Verb::Adopt,
             Self::Trigger(_) => Verb::Trigger,
             Self::Reclaim(_) => Verb::Reclaim,
             Self::Claim(_) | Self::ClaimChosen(_) => Verb::Claim,
@@ -146,6 +157,30 @@ pub struct Release {
     pub end: TaskEnd,
     /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
     pub token: Option<Token>,
+}
+
+/// A staged task learns how the run that had submitted it ended. The event is refused if it has learned so before, or if a
+/// later run has submitted it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunEnded {
+    /// The run.
+    pub run: Token,
+    /// Whether it succeeded. The task is discarded otherwise.
+    pub succeeded: bool,
+    /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
+    pub token: Option<Token>,
+}
+
+/// A staged task is submitted again by a later run of the same task: it is staged for that run, and an end of the earlier
+/// one does not count any more. The event is refused if another run was faster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// The run that has submitted the task as it was read.
+    pub seen: Token,
+    /// What the submit asks for, with the ends that were known when it was read.
+    pub family: Family,
+    /// The other fields that the submit may set anew.
+    pub change: Modification,
 }
 
 /// A task that was cancelled waits again. The event is refused if it was cancelled for another reason.

@@ -50,6 +50,23 @@ fn after(task: &Task, event: &Event, seconds: i64) -> Result<Task, Reason> {
     Ok(after)
 }
 
+pub(super) fn settle_event(task: &Task, failed: Option<&str>) -> Event {
+    Event::Settle(Settle {
+        seen: task.write,
+        effect: Effect::Deliver,
+        failed: failed.map(|error| (error.into(), Jitter::default())),
+    })
+}
+
+/// A later run submits the task again that this one has staged.
+pub(super) fn adopt_event(seen: Token) -> Event {
+    Event::Adopt(Box::new(Adopt {
+        seen,
+        family: Family::default(),
+        change: Modification::default(),
+    }))
+}
+
 fn release(from: u8, end: TaskEnd) -> Event {
     Event::Release(Release {
         kind: EdgeKind::Follower,

@@ -21,6 +21,8 @@ pub(super) fn follow(context: &MoveContext<'_>, kind: EdgeKind) -> Result<Transi
             children: Children::Open,
             ..family
         },
+        // A run is marked with its token, by an event of its own.
+        EdgeKind::Staged => return Err(context.reject(Reason::NotClaimed)),
     };
     Ok(Transition {
         finished_at: task.finished_at,

@@ -1,6 +1,7 @@
 //! What may happen to a task. [`apply`] decides every event; each move has a file of its own.
 
 mod abandon;
+mod adopt;
 mod cancel;
 mod checkpoint;
 mod claim;
@@ -16,6 +17,7 @@ mod rejected;
 mod release;
 mod revive;
 mod settle;
+mod stage;
 mod start;
 mod transition;
 mod trash;
@@ -30,8 +32,8 @@ use crate::{
 };
 
 pub use event::{
-    Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reclaim, Release,
-    Revive, RunningCancel, Settle, Trigger,
+    Adopt, Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reclaim,
+    Release, Revive, RunEnded, RunningCancel, Settle, Trigger,
 };
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
@@ -63,6 +65,9 @@ pub fn apply(
         Event::Follow(kind) => follow::follow(&context, *kind),
         Event::Close(step) => close::close(&context, *step),
         Event::Release(ended) => release::release(&context, ended),
+        Event::RunEnded(ended) => release::run_ended(&context, *ended),
+        Event::Stage { token } => stage::stage(&context, *token),
+        Event::Adopt(again) => adopt::adopt(&context, again),
         Event::Trigger(trigger) => trigger::trigger(&context, trigger),
         Event::Reclaim(lost) => reclaim::reclaim(&context, lost),
         Event::Claim(claim) => claim::claim(&context, claim),
@@ -128,14 +133,25 @@ impl MoveContext<'_> {
         let is_parent = self.task.children() != Children::None;
         // The family of a task that has not succeeded ends with it: no child of it has begun.
         let stays_open = is_parent && state.kind() == StateKind::Succeeded;
-        let closed = family.filter(|_| is_parent && !stays_open).map(|family| {
+        let closes = is_parent && !stays_open;
+        let staged = family.and_then(|family| family.staged);
+        // The run that succeeds is named, so that only what it has staged goes on.
+        let run = self.task.state.token();
+        let run = run.filter(|_| staged.is_some() && state.kind() == StateKind::Succeeded);
+        let run = run.or(staged);
+        let changed = family.filter(|_| closes || run != staged).map(|family| {
             Box::new(Family {
-                children: Children::Closed,
+                children: match closes {
+                    true => Children::Closed,
+                    false => family.children,
+                },
+                staged: run,
                 ..family.clone()
             })
         });
         let has_parent = family.is_some_and(|family| family.parent.is_some());
         let owes = [
+            (Effect::Staged, staged.is_some()),
             (Effect::Children, is_parent),
             (Effect::Release, self.task.has_followers() && !stays_open),
             (Effect::Leave, has_parent && !stays_open),
@@ -146,7 +162,7 @@ impl MoveContext<'_> {
         let effects = effects.map(|(effect, _)| effect).collect();
         Transition {
             owed: Owed::new(effects, self.now),
-            family: closed,
+            family: changed,
             finished_at: Some(self.now),
             last_owner: self.task.lease().map(|lease| lease.worker.clone()),
             cancel_requested: false,

@@ -1,7 +1,7 @@
 //! A predecessor has ended, or the consumer has checked the predecessors of a task that waits.
 
-use super::{MoveContext, Reason, Rejected, Release, Transition, error_text};
-use crate::{Family, State, Timestamp, Token};
+use super::{MoveContext, Reason, Rejected, Release, RunEnded, Transition, error_text};
+use crate::{Family, State, TaskEnd, Timestamp, Token};
 
 pub(super) fn release(
     context: &MoveContext<'_>,
@@ -16,18 +16,57 @@ pub(super) fn release(
     let mut open = family.waits_for(release.kind).iter_mut();
     let waited_for = open.find(|one| one.end.is_none() && one.task == release.from);
     waited_for.ok_or_else(not_waiting)?.end = Some(release.end);
-    let decided = match family.refusal(release.kind, &release.from, release.end) {
+    let refusal = family.refusal(release.kind, &release.from, release.end);
+    Ok(decide(context, family, check_at, refusal, release.token))
+}
+
+/// The run from inside which the task was submitted has ended.
+pub(super) fn run_ended(
+    context: &MoveContext<'_>,
+    ended: RunEnded,
+) -> Result<Transition, Rejected> {
+    let not_waiting = || context.reject(Reason::NotWaiting);
+    let State::Waiting { check_at } = context.task.state else {
+        return Err(not_waiting());
+    };
+    let mut family = context.task.family().cloned().ok_or_else(not_waiting)?;
+    let run = family.from_run.as_mut();
+    let run = run.filter(|run| run.end.is_none() && run.token == ended.run);
+    let run = run.ok_or_else(not_waiting)?;
+    let (end, refusal) = match ended.succeeded {
+        true => (TaskEnd::Succeeded, None),
+        false => {
+            let why = format!(
+                "discarded: the run of {} that submitted it did not succeed",
+                run.task
+            );
+            (TaskEnd::Discarded, Some(why))
+        }
+    };
+    run.end = Some(end);
+    Ok(decide(context, family, check_at, refusal, ended.token))
+}
+
+/// The task that knows one end more: it is cancelled, waits on, or goes on.
+fn decide(
+    context: &MoveContext<'_>,
+    mut family: Family,
+    check_at: Timestamp,
+    refusal: Option<String>,
+    token: Option<Token>,
+) -> Transition {
+    let decided = match refusal {
         Some(why) => context.end(State::Cancelled, Some(error_text(&why))),
         None if family.is_open() => context.to(State::Waiting { check_at }),
-        None => go_on(context, release.token),
+        None => go_on(context, token),
     };
     if let Some(ended) = &decided.family {
         family.children = ended.children;
     }
-    Ok(Transition {
+    Transition {
         family: Some(Box::new(family)),
         ..decided
-    })
+    }
 }
 
 /// The consumer has checked the predecessors: the task waits on.

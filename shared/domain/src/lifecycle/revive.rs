@@ -53,7 +53,8 @@ pub(super) fn reopen(context: &MoveContext<'_>) -> Result<Transition, Rejected> 
     }
     let before = task.owed.as_deref();
     let before = before.iter().flat_map(|owed| owed.effects.iter().copied());
-    let kept = before.filter(|effect| matches!(effect, Effect::Children | Effect::Deliver));
+    let kept = before
+        .filter(|effect| matches!(effect, Effect::Staged | Effect::Children | Effect::Deliver));
     let mut effects: Vec<_> = kept.collect();
     let check_at = match effects.is_empty() {
         true => context.now.after(Family::CHECK_FIRST),

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::*;
+use super::{
+    family_tests::{adopt_event, settle_event},
+    *,
+};
 use crate::{
     EdgeKind, Jitter, JobName, Lease, NewTask, Overrides, Predecessor, Priority, RetryClass,
     TaskAddress, TaskEnd, TaskId, check_task, check_transition,
@@ -40,7 +43,7 @@ const fn row(unfinished: [Cell; 6], finished: Reason) -> [Cell; 11] {
 /// The ordinary event of each verb: present token, valid lease, trigger time just passed, handler successful, a cancel
 /// that refuses running tasks. Columns are waiting, new, enqueued, claimed, processing, retriable and the final states.
 #[rustfmt::skip]
-const TABLE: [(Verb, [Cell; 11]); 20] = [
+const TABLE: [(Verb, [Cell; 11]); 22] = [
     (Verb::Close, row([no(NotFinished); 6], Finished)),
     (Verb::Follow, row([to(StateKind::Waiting), to(New), to(Enqueued), to(Claimed), to(Processing), to(Retriable)], Finished)),
     (Verb::Release, row([to(Enqueued), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting), no(NotWaiting)], NotWaiting)),
@@ -51,6 +54,9 @@ const TABLE: [(Verb, [Cell; 11]); 20] = [
     (Verb::Heartbeat, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), no(NotStarted), to(Processing), no(Lost)], Finished)),
     (Verb::Extend, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Claimed), to(Processing), no(Lost)], Finished)),
     (Verb::Checkpoint, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), no(NotStarted), to(Processing), no(Lost)], Finished)),
+    (Verb::Stage, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Claimed), to(Processing), no(Lost)], Finished)),
+    // The samples were not submitted from inside a run.
+    (Verb::Adopt, row([no(NotWaiting); 6], NotWaiting)),
     (Verb::Finish, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), no(NotStarted), to(Succeeded), no(Lost)], Finished)),
     (Verb::Abandon, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Enqueued), to(Enqueued), no(Lost)], Finished)),
     (Verb::Trash, row([no(NotClaimed), no(NotClaimed), no(NotClaimed), to(Trashed), to(Trashed), no(Lost)], Finished)),
@@ -72,13 +78,14 @@ const TABLE: [(Verb, [Cell; 11]); 20] = [
 
 /// The verbs that carry a token, with a stale token: refused in every state.
 #[rustfmt::skip]
-const STALE: [(Verb, [Cell; 11]); 9] = [
+const STALE: [(Verb, [Cell; 11]); 10] = [
     (Verb::Reclaim, row([no(Moved); 6], Finished)),
     (Verb::Claim, row([no(Reason::Waiting), no(NotDue), no(Lost), no(AlreadyClaimed), no(AlreadyClaimed), no(NotDue)], Finished)),
     (Verb::Start, STALE_REPORT),
     (Verb::Heartbeat, STALE_REPORT),
     (Verb::Extend, STALE_REPORT),
     (Verb::Checkpoint, STALE_REPORT),
+    (Verb::Stage, STALE_REPORT),
     (Verb::Finish, STALE_REPORT),
     (Verb::Abandon, STALE_REPORT),
     (Verb::Trash, STALE_REPORT),
@@ -206,6 +213,8 @@ fn ordinary(verb: Verb, task: &Task, shown: Token) -> Event {
             token: shown,
             payload: Bytes::from_static(b"half"),
         },
+        Verb::Stage => Event::Stage { token: shown },
+        Verb::Adopt => adopt_event(shown),
         Verb::Finish => finish_event(shown, None, Outcome::Success { result: None }),
         Verb::Abandon => Event::Abandon { token: shown, next },
         Verb::Trash => Event::Trash {
@@ -243,14 +252,6 @@ fn finish_event(token: Token, started_at: Option<Timestamp>, outcome: Outcome) -
         outcome,
         jitter: Jitter::default(),
     }
-}
-
-fn settle_event(task: &Task, failed: Option<&str>) -> Event {
-    Event::Settle(Settle {
-        seen: task.write,
-        effect: Effect::Deliver,
-        failed: failed.map(|error| (error.into(), Jitter::default())),
-    })
 }
 
 fn cancel_event(running: RunningCancel) -> Event {

@@ -9,7 +9,7 @@ pub enum Verb {
     Follow,
     /// [`Event::Close`]
     Close,
-    /// [`Event::Release`]
+    /// [`Event::Release`], [`Event::RunEnded`]
     Release,
     /// [`Event::Trigger`]
     Trigger,
@@ -25,6 +25,10 @@ pub enum Verb {
     Extend,
     /// [`Event::Checkpoint`]
     Checkpoint,
+    /// [`Event::Stage`]
+    Stage,
+    /// [`Event::Adopt`]
+    Adopt,
     /// [`Event::Finish`]
     Finish,
     /// [`Event::Abandon`]
@@ -61,6 +65,8 @@ impl Verb {
             Self::Heartbeat => "heartbeat",
             Self::Extend => "extend",
             Self::Checkpoint => "checkpoint",
+            Self::Stage => "stage",
+            Self::Adopt => "adopt",
             Self::Finish => "finish",
             Self::Abandon => "abandon",
             Self::Trash => "trash",

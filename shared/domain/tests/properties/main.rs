@@ -33,6 +33,7 @@ fn check(
             | Verb::Redrive
             | Verb::Revive
             | Verb::Reopen
+            | Verb::Adopt
     );
     let after = match decided {
         Err(rejected) => {
@@ -50,6 +51,7 @@ fn check(
                 draft.verb,
                 Verb::Redrive
                     | Verb::Revive
+                    | Verb::Adopt
                     | Verb::Reopen
                     | Verb::Settle
                     | Verb::Follow
@@ -58,7 +60,7 @@ fn check(
     );
     let ends = after.kind().is_final() && !before.kind().is_final();
     let is_parent = before.children() != Children::None;
-    let owes = job.sink.is_some() || before.has_followers() || is_parent;
+    let owes = job.sink.is_some() || before.has_followers() || is_parent || before.has_staged();
     prop_assert!(!ends || after.owed.is_some() == owes);
     prop_assert!(after.changed_at >= before.changed_at);
     prop_assert!(after.kind().is_final() || after.trigger_at().is_some());

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Claim, Close, EdgeKind, Effect, Event, Family, Jitter, JobName, Modification, NewTask,
-    Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Release, RetryClass, RetryPolicy,
-    Revive, RunningCancel, Settle, Sink, State, Task, TaskAddress, TaskEnd, TaskId, TaskOptions,
-    Timestamp, Token, Trigger, Verb, WorkerId, WriteId,
+    Adopt, Backoff, Claim, Close, EdgeKind, Effect, Event, Family, FromRun, Jitter, JobName,
+    Modification, NewTask, Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Release,
+    RetryClass, RetryPolicy, Revive, RunEnded, RunningCancel, Settle, Sink, State, Task,
+    TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp, Token, Trigger, Verb, WorkerId, WriteId,
 };
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ pub(crate) struct EventDraft {
     pub(crate) random: u64,
 }
 
-const VERBS: [Verb; 20] = [
+const VERBS: [Verb; 22] = [
     Verb::Close,
     Verb::Follow,
     Verb::Release,
@@ -40,6 +40,8 @@ const VERBS: [Verb; 20] = [
     Verb::Heartbeat,
     Verb::Extend,
     Verb::Checkpoint,
+    Verb::Stage,
+    Verb::Adopt,
     Verb::Finish,
     Verb::Abandon,
     Verb::Trash,
@@ -188,6 +190,7 @@ pub(crate) fn created() -> impl Strategy<Value = Task> {
                 let after = vec![Predecessor::open(predecessor())];
                 task.options.get_or_insert_default().family = Some(Box::new(Family {
                     after,
+                    from_run: may_enqueue.then(|| from_run(Token::from_random(FIRST_RUN))),
                     ..Family::default()
                 }));
                 task.state = State::Waiting {
@@ -203,6 +206,23 @@ fn predecessor() -> TaskAddress {
     let job = JobName::parse("import").unwrap();
     let id = TaskId::from_bytes([4; 16]);
     TaskAddress { job, id }
+}
+
+/// The number of the run that submits the first staged task.
+const FIRST_RUN: u64 = 90;
+
+fn from_run(token: Token) -> FromRun {
+    FromRun {
+        task: predecessor(),
+        token,
+        end: None,
+    }
+}
+
+/// The run that has submitted a task.
+fn run_of(task: &Task) -> Token {
+    let run = task.family().and_then(|family| family.from_run.as_ref());
+    run.map_or(Token::from_random(FIRST_RUN), |run| run.token)
 }
 
 pub(crate) const START: i64 = 200_000_000;
@@ -227,6 +247,11 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
                 false => task.write,
             },
             failed: draft.flag.then_some(1),
+        }),
+        Verb::Release if draft.random.is_multiple_of(2) => Event::RunEnded(RunEnded {
+            run: run_of(task),
+            succeeded: !draft.stale,
+            token: draft.flag.then_some(next),
         }),
         Verb::Release => Event::Release(Release {
             kind: EdgeKind::Follower,
@@ -269,6 +294,18 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
             token,
             payload: Bytes::from(draft.random.to_be_bytes().to_vec()),
         },
+        Verb::Stage => Event::Stage { token },
+        Verb::Adopt => Event::Adopt(Box::new(Adopt {
+            seen: match draft.stale {
+                true => next,
+                false => run_of(task),
+            },
+            family: Family {
+                from_run: Some(from_run(next)),
+                ..Family::default()
+            },
+            change: Modification::default(),
+        })),
         Verb::Finish => Event::Finish {
             token,
             started_at: draft.flag.then_some(now),

@@ -156,7 +156,7 @@ impl TaskTimeline {
         let settled = verb == Verb::Settle;
         let in_family = matches!(
             verb,
-            Verb::Follow | Verb::Close | Verb::Revive | Verb::Reopen
+            Verb::Follow | Verb::Close | Verb::Revive | Verb::Reopen | Verb::Adopt
         );
         violations.require(
             !ended || redriven || settled || in_family,

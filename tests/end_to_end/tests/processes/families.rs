@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dueline_tests_end_to_end::{RunLog, ServerProcess, TestFolder, exec_job, pause, print_note};
+use dueline_tests_end_to_end::{
+    RunLog, ServerProcess, TestFolder, dueline, exec_job, pause, print_note, wait_until,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -207,4 +209,76 @@ async fn f_094_ten_thousand_children_of_one_parent_and_a_hundred_levels() {
         repairs(&server).await.abs() < f64::EPSILON,
         "nothing was lost"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_13_what_a_command_submits_lives_and_dies_with_its_run_also_when_its_server_is_killed() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let mut server = ServerProcess::start(&folder, &[]).await;
+    server
+        .api
+        .put_job("step", exec_job(&log, "true"), json!({}))
+        .await;
+    // Each run submits one task with an id of its own choice and one without. The first run is killed, the second fails.
+    let submit = format!(
+        "{} --server {} task submit step --from-run",
+        dueline().display(),
+        server.url()
+    );
+    let lines = format!(
+        r#"set -e
+        {submit} --id {} --payload-text "of run $DUELINE_ATTEMPT"
+        {submit} --name "run $DUELINE_ATTEMPT"
+        if [ "$DUELINE_ATTEMPT" = 0 ]; then sleep 60; fi
+        [ "$DUELINE_ATTEMPT" = 2 ]"#,
+        id(7)
+    );
+    let backoff = json!({"initial_ms": 100, "max_ms": 100});
+    let with = json!({"backoff": {"standard": backoff}, "heartbeat_timeout_ms": 2_000});
+    server
+        .api
+        .put_job("plan", script(&lines, "stdin"), with)
+        .await;
+    let plan = server.api.submit("plan", json!({})).await;
+    let staged = async |api: &dueline_tests_end_to_end::RestClient, count| {
+        wait_until("staged tasks", s(30), async || {
+            let tasks = api.tasks("step").await;
+            match tasks.len() >= count {
+                true => Ok(tasks),
+                false => Err(format!("{tasks:?}")),
+            }
+        })
+        .await
+    };
+    let first = staged(&server.api, 2).await;
+    assert!(
+        first.iter().all(|task| task["state"] == "waiting"),
+        "{first:?}"
+    );
+    server.kill().await;
+    server.start_again().await;
+    let plan = server.api.finished("plan", &plan, s(60)).await;
+    assert_eq!(
+        (&plan["state"], &plan["attempt"]),
+        (&"succeeded".into(), &2.into()),
+        "{plan}"
+    );
+    let last = server.api.finished("step", &id(7), s(30)).await;
+    assert_eq!(last["state"], "succeeded", "{last}");
+    assert_eq!(log.begun_of(&id(7)).len(), 1);
+    let tasks = server.api.tasks("step").await;
+    assert_eq!(tasks.len(), 4, "{tasks:?}");
+    for task in &tasks {
+        let id = task["id"].as_str().unwrap_or_default();
+        let task = server.api.finished("step", id, s(30)).await;
+        let is_discarded = matches!(task["name"].as_str(), Some("run 0" | "run 1"));
+        let expected = if is_discarded {
+            "cancelled"
+        } else {
+            "succeeded"
+        };
+        assert_eq!(task["state"], expected, "{task}");
+        assert_eq!(log.begun_of(id).len(), usize::from(!is_discarded), "{task}");
+    }
 }

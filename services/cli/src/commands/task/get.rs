@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
 use dueline_api::v1::{
-    OwedView, PredecessorView, RetriesMax, RunView, SchedulingView, TaskView, Time,
+    FromRunView, OwedView, PredecessorView, RetriesMax, RunView, SchedulingView, TaskView, Time,
 };
 use dueline_domain::WorkerId;
 use serde_json::value::RawValue;
@@ -97,6 +97,7 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("priority", Some(Cell::new(priority(task)))),
         ("weight", weight),
         ("parent", task.parent.as_ref().map(parent)),
+        ("from run of", task.from_run.as_ref().map(from_run)),
         ("waits for", after(task)),
         ("children", children(task)),
         ("tries", Some(Cell::new(tries))),
@@ -163,6 +164,12 @@ fn predecessor(one: &PredecessorView) -> String {
 
 fn parent(parent: &PredecessorView) -> Cell {
     Cell::new(clean(&predecessor(parent)))
+}
+
+/// The task from inside whose run a task was submitted, and how that run has ended.
+fn from_run(run: &FromRunView) -> Cell {
+    let end = run.end.as_deref().unwrap_or("open");
+    Cell::new(clean(&format!("{}/{} ({end})", run.job, run.id)))
 }
 
 /// How many children have not ended, or did not succeed.

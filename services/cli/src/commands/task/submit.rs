@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use dueline_api::v1::{PredecessorSpec, PrioritySpec, SubmittedView, TaskSubmit, Time};
-use dueline_domain::{JobName, Priority, TaskId, TriggerOn};
+use dueline_api::v1::{
+    FromRunSpec, PredecessorSpec, PrioritySpec, SubmittedView, TaskSubmit, Time,
+};
+use dueline_domain::{JobName, Priority, TaskId, Token, TriggerOn};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
@@ -121,6 +123,10 @@ struct SingleTaskArgs {
     #[arg(long, conflicts_with = "batch")]
     fail_on_child: bool,
 
+    /// Submit from inside the run of an exec handler: the task is discarded unless that run succeeds
+    #[arg(long, conflicts_with = "batch")]
+    from_run: bool,
+
     /// Ends of those tasks that let this one go on: success, failure or always [default: success]
     #[arg(long, value_name = "RULE", value_parser = parse_rule, requires = "after", conflicts_with = "batch")]
     trigger_on: Option<String>,
@@ -143,6 +149,27 @@ fn parse_predecessor(text: &str) -> Result<PredecessorSpec, String> {
     };
     let id = id.to_string();
     Ok(PredecessorSpec { job, id })
+}
+
+/// The run in whose environment this command runs.
+fn run_from(variable: impl Fn(&str) -> Option<String>) -> Result<FromRunSpec, CliError> {
+    let read = |name: &str| {
+        variable(name).ok_or_else(|| {
+            let message = format!(
+                "--from-run is for commands of an exec handler, and {name} is not in the environment"
+            );
+            CliError::invalid(message)
+        })
+    };
+    let token = read("DUELINE_TOKEN")?;
+    let token: Token = token.parse().map_err(|error| {
+        CliError::invalid(format!("DUELINE_TOKEN is not the token of a run: {error}"))
+    })?;
+    Ok(FromRunSpec {
+        job: read("DUELINE_JOB")?,
+        id: read("DUELINE_TASK_ID")?,
+        token,
+    })
 }
 
 fn parse_rule(text: &str) -> Result<String, String> {
@@ -235,6 +262,10 @@ impl SingleTaskArgs {
             trigger_on: self.trigger_on,
             parent: self.parent,
             fail_on_child: self.fail_on_child.then_some(true),
+            from_run: match self.from_run {
+                true => Some(run_from(|name| std::env::var(name).ok())?),
+                false => None,
+            },
             retries_max: self.retries,
             run_timeout_ms: self.timeout.map(millis),
             heartbeat_timeout_ms: self.heartbeat_timeout.map(millis),
@@ -322,6 +353,25 @@ mod tests {
         );
         let at = request(&["--at", "2030-01-01T01:00:00+01:00"]);
         assert_eq!(at, json!({ "run_at": "2030-01-01T00:00:00.000Z" }));
+    }
+
+    #[test]
+    fn a_13_the_run_of_a_submit_is_read_from_the_environment_of_its_command() {
+        let id = "0197b0c4-0000-7000-8000-000000000001";
+        let known = |name: &str| match name {
+            "DUELINE_JOB" => Some("import".to_owned()),
+            "DUELINE_TASK_ID" => Some(id.to_owned()),
+            "DUELINE_TOKEN" => Some("00c0ffee00c0ffee".to_owned()),
+            _ => None,
+        };
+        let run = serde_json::to_value(run_from(known).unwrap()).unwrap();
+        let expected = json!({"job": "import", "id": id, "token": "00c0ffee00c0ffee"});
+        assert_eq!(run, expected);
+        for missing in ["DUELINE_JOB", "DUELINE_TASK_ID", "DUELINE_TOKEN"] {
+            let some = |name: &str| known(name).filter(|_| name != missing);
+            let error = run_from(some).unwrap_err().to_string();
+            assert!(error.contains(missing), "{error}");
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ fn line(member: &MemberView) -> String {
     let depth = usize::try_from(member.level).unwrap_or(0);
     let mark = match member.relation.as_deref() {
         Some("child") => "+ ",
+        Some("staged") => "* ",
         Some(_) => "> ",
         None => "",
     };

@@ -49,7 +49,7 @@ enums! {
     TriggerOn = TriggerOn, unspecified: Some(TriggerOn::Success), fn trigger_on,
         [Success, Failure, Always];
     TaskEnd = TaskEnd, unspecified: None, fn task_end,
-        [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted, ChildrenFailed];
+        [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted, ChildrenFailed, Discarded];
     Children = Children, unspecified: Some(Children::None), fn children,
         [None, Open, Closing, Closed];
     RetryClass = RetryClass, unspecified: Some(RetryClass::Standard), fn retry_class,

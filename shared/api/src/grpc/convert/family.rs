@@ -1,6 +1,6 @@
 //! What connects a task with other tasks.
 
-use dueline_domain::{EdgeKind, Family, Predecessor, TaskAddress, Timestamp};
+use dueline_domain::{EdgeKind, Family, FromRun, Predecessor, TaskAddress, Timestamp, Token};
 
 use super::{enums, field};
 use crate::{
@@ -21,7 +21,37 @@ impl From<Family> for proto::Family {
             children_failed: family.children_failed,
             depth: family.depth,
             open_children: family.open_children,
+            from_run: family.from_run.map(Into::into),
         }
+    }
+}
+
+impl From<FromRun> for proto::FromRun {
+    fn from(run: FromRun) -> Self {
+        let token = Some(run.token).filter(|token| *token != Token::HIDDEN);
+        Self {
+            job: run.task.job.to_string(),
+            id: run.task.id.to_string(),
+            token: token.map(Token::get),
+            end: run.end.map(|end| proto::TaskEnd::from(end).into()),
+        }
+    }
+}
+
+impl TryFrom<proto::FromRun> for FromRun {
+    type Error = ApiError;
+
+    fn try_from(run: proto::FromRun) -> Result<Self, ApiError> {
+        let token = run.token.map(|token| field::token("from_run", token));
+        let end = run.end.map(|end| enums::task_end("from_run", end));
+        Ok(Self {
+            task: TaskAddress {
+                job: field::job_name("from_run", &run.job)?,
+                id: field::task_id("from_run", &run.id)?,
+            },
+            token: token.transpose()?.unwrap_or(Token::HIDDEN),
+            end: end.transpose()?,
+        })
     }
 }
 
@@ -44,6 +74,8 @@ impl TryFrom<proto::Family> for Family {
             children_failed: family.children_failed,
             depth: family.depth,
             open_children: family.open_children,
+            from_run: family.from_run.map(FromRun::try_from).transpose()?,
+            staged: None,
         })
     }
 }
@@ -80,6 +112,7 @@ impl From<FamilyMember> for proto::FamilyMember {
             None => proto::Relation::Unspecified,
             Some((EdgeKind::Follower, _)) => proto::Relation::Follower,
             Some((EdgeKind::Child, _)) => proto::Relation::Child,
+            Some((EdgeKind::Staged, _)) => proto::Relation::Staged,
         };
         let above = member.above.as_ref().map(|(_, task)| task);
         Self {
@@ -106,6 +139,7 @@ impl TryFrom<proto::FamilyMember> for FamilyMember {
             proto::Relation::Unspecified => None,
             proto::Relation::Follower => Some(EdgeKind::Follower),
             proto::Relation::Child => Some(EdgeKind::Child),
+            proto::Relation::Staged => Some(EdgeKind::Staged),
         };
         let above = |kind| {
             let job = field::required("member.above_job", member.above_job.as_deref())?;
@@ -195,6 +229,13 @@ mod tests {
                 fail_on_child: true,
                 depth: 9,
                 open_children: Some(4),
+                from_run: Some(FromRun {
+                    task: task.clone(),
+                    token: Token::from_random(9),
+                    end: Some(TaskEnd::Discarded),
+                }),
+                // Only services know it.
+                staged: None,
             };
             let message = proto::Family::from(family.clone());
             assert_eq!(Family::try_from(message), Ok(family));

@@ -37,6 +37,7 @@ mod list;
 mod model;
 mod safety;
 mod schedules;
+mod staged;
 mod verbs;
 mod workers;
 
@@ -51,6 +52,7 @@ pub use list::*;
 pub use model::*;
 pub use safety::*;
 pub use schedules::*;
+pub use staged::*;
 pub use verbs::*;
 pub use workers::*;
 
@@ -147,6 +149,8 @@ macro_rules! store_conformance {
             edges_are_deleted_some_time_after_their_task
             f_094_open_children_are_those_whose_end_is_not_recorded
             f_094_an_open_family_is_kept_until_it_is_closed
+            a_13_what_a_run_has_staged_goes_on_with_its_success_and_is_discarded_otherwise
+            a_13_a_later_run_takes_over_what_an_earlier_one_has_staged
             f_152_due_tasks_of_higher_priority_come_first
             enqueued_tasks_are_due_after_all_others
             f_022_higher_priority_is_ready_first

@@ -276,7 +276,7 @@ impl StoreModel {
         let failed = (self.below(2) == 0).then(|| ("down".into(), self.kit.rng.jitter()));
         Event::Settle(Settle {
             seen: task.write,
-            effect: Effect::ALL[self.below(5)],
+            effect: Effect::ALL[self.below(Effect::ALL.len())],
             failed,
         })
     }
