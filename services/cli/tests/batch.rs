@@ -27,6 +27,7 @@ async fn server() -> FakeServer {
                     state: StateKind::Enqueued,
                     run_at: Timestamp::EPOCH,
                     existed: line.contains("again"),
+                    replaced: false,
                 })
             };
             BatchItem::new(index, result)
@@ -126,6 +127,7 @@ async fn an_interrupted_batch_reports_its_progress_in_a_hint() {
             state: StateKind::New,
             run_at: Timestamp::EPOCH,
             existed: false,
+            replaced: false,
         };
         let results = (0..request.body.lines().count())
             .map(|index| BatchItem::new(index, Ok(submitted.clone())))
@@ -162,6 +164,7 @@ async fn an_interrupted_batch_reports_its_progress_in_json() {
                 state: StateKind::New,
                 run_at: Timestamp::EPOCH,
                 existed: line.contains("again"),
+                replaced: false,
             };
             let refused =
                 || ApiError::invalid("weight", ErrorReason::InvalidWeight, "is not a weight");

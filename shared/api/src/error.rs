@@ -318,6 +318,11 @@ impl From<StoreError> for ApiError {
                     .with_owner(rejected.owner)
             }
             StoreError::Exists(_) => Self::new(ErrorKind::Conflict, ErrorReason::Exists, message),
+            StoreError::KeyHeld { state, .. } => {
+                Self::new(ErrorKind::Conflict, ErrorReason::KeyHeld, message)
+                    .with_field("key")
+                    .with_state(state)
+            }
             StoreError::InUse { .. } => Self::new(ErrorKind::Conflict, ErrorReason::InUse, message),
             StoreError::HasSchedules(_) => {
                 let message = format!("{message}; delete them first");

@@ -160,6 +160,8 @@ reasons! {
     InvalidWeight = "invalid_weight",
     /// A file or stream could not be read or written.
     Io = "io",
+    /// Another task holds the key of the submit.
+    KeyHeld = "key_held",
     /// The token is stale: the task has left the claim that it belongs to. The run must stop.
     Lost = "lost",
     /// The text is not JSON.

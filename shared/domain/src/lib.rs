@@ -16,6 +16,7 @@ mod state;
 mod task;
 mod text;
 mod time;
+mod unique;
 
 pub use effects::{Effect, Effects, Owed};
 pub use family::{
@@ -26,7 +27,8 @@ pub use invariants::{Violation, check_task, check_transition};
 pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
     Adopt, Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reason, Reclaim,
-    Rejected, Release, Revive, RunEnded, RunningCancel, Settle, Transition, Trigger, Verb, apply,
+    Rejected, Release, Replacement, Revive, RunEnded, RunningCancel, Settle, Transition, Trigger,
+    Verb, apply,
 };
 pub use limits::{Limits, limits};
 pub use priority::{Priority, PriorityError, Weight, WeightError};
@@ -41,3 +43,4 @@ pub use state::{BoardState, CoarseState, Lease, State, StateKind};
 pub use task::{Due, History, NewTask, Overrides, RunEnd, RunRecord, Task, TaskOptions};
 pub use text::{bounded_message, truncate_text};
 pub use time::{Timestamp, TimestampError};
+pub use unique::{HeldUntil, Meeting, OnConflict, Unique};

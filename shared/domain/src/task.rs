@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::{
     Backoff, Claim, Event, Family, Firing, JobName, Lease, Owed, Policy, Priority, State,
-    StateKind, TaskId, TaskRef, Timestamp, Token, Transition, Weight, WorkerId, WriteId, apply,
-    limits,
+    StateKind, TaskId, TaskRef, Timestamp, Token, Transition, Unique, Weight, WorkerId, WriteId,
+    apply, limits,
 };
 
 /// A task, with everything that is stored of it.
@@ -71,6 +71,8 @@ pub struct TaskOptions {
     pub tags: Vec<Arc<str>>,
     /// Idempotency key, unique within the job.
     pub key: Option<Arc<str>>,
+    /// How long the task holds its key, if not as long as it is kept.
+    pub unique: Option<Box<Unique>>,
     /// The client that submitted the task, as the client named itself.
     pub created_by: Option<Arc<str>>,
     /// Media type of the payload.
@@ -96,6 +98,7 @@ impl TaskOptions {
             details,
             tags,
             key,
+            unique,
             // Another client may repeat the submit.
             created_by: _,
             // The payload is compared by its bytes; the content type only says how to show them.
@@ -115,6 +118,7 @@ impl TaskOptions {
             && self.details == *details
             && self.tags == *tags
             && self.key == *key
+            && self.unique == *unique
             && stored_family.matches_submit(family.as_deref().unwrap_or(&none))
             // Overrides that change nothing are the same as none.
             && self.overrides.clone().unwrap_or_default() == overrides.clone().unwrap_or_default()
@@ -523,6 +527,7 @@ impl Task {
             fresh,
             owed,
             family,
+            options,
         } = transition;
         self.state = state;
         self.tries = tries;
@@ -534,6 +539,9 @@ impl Task {
         self.last_owner = last_owner;
         self.write = write;
         self.owed = owed;
+        if options.is_some() {
+            self.options = options;
+        }
         if family.is_some() {
             self.options.get_or_insert_default().family = family;
         }

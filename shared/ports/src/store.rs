@@ -73,9 +73,10 @@ pub struct PutJob {
 /// * The time is an argument; the store has no clock.
 #[async_trait]
 pub trait TaskStore: Send + Sync + 'static {
-    /// Stores new tasks. If the id (or the key, within the job) exists, the result is the existing task for the same
-    /// submit ([`Task::matches_submit`]) and [`StoreError::Exists`] for another one. `NotFound` if the job does not
-    /// exist.
+    /// Stores new tasks. If the id exists, or the key within the job, [`Task::meet`] decides what becomes of the submit: the
+    /// result is the existing task, which the same write may have replaced; [`StoreError::Exists`] or
+    /// [`StoreError::KeyHeld`]; or a new task that takes the key over. Of several submits of one key, made at the same time,
+    /// one creates the task. `NotFound` if the job does not exist.
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>>;
 
     /// One task with all its fields, as of the last acknowledged write.
@@ -184,6 +185,15 @@ pub struct Created {
     pub task: Box<Task>,
     /// Whether an earlier submit created the task.
     pub existed: bool,
+    /// Whether this submit has replaced the content of that task.
+    pub replaced: bool,
+}
+
+impl Created {
+    /// Whether the call has changed the task.
+    pub const fn is_written(&self) -> bool {
+        !self.existed || self.replaced
+    }
 }
 
 /// An event for one task.
@@ -289,7 +299,7 @@ pub struct ListQuery {
     pub tag: Option<Arc<str>>,
     /// With this name.
     pub name: Option<Arc<str>>,
-    /// With this idempotency key. At most one task has it, and the first page shows it, however many newer tasks the job
+    /// The task that was the last to take this idempotency key. The first page shows it, however many newer tasks the job
     /// has.
     pub key: Option<Arc<str>>,
     /// First due at or after this.
@@ -361,6 +371,14 @@ pub enum StoreError {
     /// Another submit has used the id or key.
     #[error("task {0} already exists with different content")]
     Exists(TaskId),
+    /// A task holds the key of the submit, which asked not to be stored then.
+    #[error("the key is held by task {holder}, which is {state}")]
+    KeyHeld {
+        /// The task.
+        holder: TaskId,
+        /// Its state.
+        state: StateKind,
+    },
     /// The job has tasks that are unfinished or owe an effect.
     #[error("job '{job}' has {unfinished} unfinished or undelivered tasks")]
     InUse {

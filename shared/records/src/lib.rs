@@ -2,6 +2,7 @@
 
 mod family;
 mod schedule;
+mod unique;
 
 use std::{sync::Arc, time::Duration};
 
@@ -283,6 +284,8 @@ struct OptionsRecord {
     firing: Option<StoredFiringName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     family: Option<family::FamilyRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unique: Option<unique::UniqueRecord>,
 }
 
 /// The firing that created a task.
@@ -334,6 +337,7 @@ pub fn options_to_json(options: &TaskOptions) -> String {
             nominal_at: firing.nominal_at.millis(),
         }),
         family: options.family.as_deref().map(family::FamilyRecord::of),
+        unique: options.unique.as_deref().map(unique::UniqueRecord::of),
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
@@ -371,6 +375,10 @@ pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOption
                     nominal_at: Timestamp::clamped(firing.nominal_at),
                 })
             })
+            .transpose()?,
+        unique: record
+            .unique
+            .map(|unique| unique.unique().map(Box::new))
             .transpose()?,
         family: record
             .family

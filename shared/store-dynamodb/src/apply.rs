@@ -71,7 +71,7 @@ impl DynamoStore {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    async fn apply_one(
+    pub(crate) async fn apply_one(
         &self,
         now: Timestamp,
         jobs: &JobSnapshot,

@@ -14,11 +14,12 @@ use crate::{
     apply::index_entry,
     attr::{Item, num},
     blobs,
-    calls::{CallContext, ConditionalOutcome, ItemKey, WriteCondition},
+    calls::{CallContext, ConditionalOutcome, ItemKey, TRIES_MAX, WriteCondition, pause},
     encode::{self, EncodedTask},
     jobs::{JobEntry, JobSnapshot},
     row::{self, TaskRow, name},
     store::{CONCURRENT_CALLS, DynamoStore},
+    unique::{KeyOwner, LookedUp},
 };
 
 /// A create that takes less than this, or than the time to live of definitions, needs no second check of its jobs: the
@@ -113,12 +114,41 @@ impl DynamoStore {
         create: Create,
         number: i64,
     ) -> Result<Created, StoreError> {
+        // A submit that expects to find its key held looks first: a transaction that is refused costs more.
+        let mut known = match create.task.unique() {
+            Some(_) => match self.look_up_key(now, jobs, &create).await? {
+                LookedUp::Answer(created) => return Ok(created),
+                LookedUp::Owner(owner) => owner,
+            },
+            None => None,
+        };
+        for tries in 0..TRIES_MAX {
+            let attempt = self.try_create(now, jobs, create.clone(), number, known.take());
+            match attempt.await? {
+                LookedUp::Answer(created) => return Ok(created),
+                LookedUp::Owner(owner) => known = owner,
+            }
+            if tries > 0 {
+                pause(tries).await;
+            }
+        }
+        Err(StoreError::Throttled)
+    }
+
+    /// Stores a task, which takes its key over from `owner`.
+    async fn try_create(
+        &self,
+        now: Timestamp,
+        jobs: &JobSnapshot,
+        create: Create,
+        number: i64,
+        owner: Option<KeyOwner>,
+    ) -> Result<LookedUp, StoreError> {
         let entry = jobs.open(&create.task.job)?;
         let (table, partitions) = (&self.table, &entry.partitions);
         let context = CallContext::of_job(partitions.job.as_str(), "create");
-        let new = create.task.clone();
-        let (id, partition) = (new.id, partitions.of_task(&new.id));
-        let task = new_task(create, entry, now);
+        let (id, partition) = (create.task.id, partitions.of_task(&create.task.id));
+        let task = new_task(create.clone(), entry, now);
         let index_entry = index_entry(entry, None, &task);
         let EncodedTask { row, new_blobs, .. } =
             encode::encode(task, None, index_entry, partition.len());
@@ -128,8 +158,11 @@ impl DynamoStore {
         if number > 0 {
             item.insert(name::SUBMIT_NUMBER.into(), num(number));
         }
-        let existing = match key_of(&new) {
-            Some(key) => self.put_keyed(context, entry, &key, &row, item).await?,
+        let existing = match key_of(&create.task) {
+            Some(key) => {
+                self.put_keyed(context, entry, &key, owner, &row, item)
+                    .await?
+            }
             None => match table
                 .put(context, item, Some(WriteCondition::Absent))
                 .await?
@@ -142,7 +175,7 @@ impl DynamoStore {
         let Some(existing) = existing else {
             let row = Arc::new(row);
             self.record_write(entry, &partition, row.clone());
-            return Ok(created(&row, false));
+            return Ok(LookedUp::Answer(created(&row, false)));
         };
         let existing = match existing {
             ExistingTask::Row(row) => Some(row),
@@ -173,12 +206,9 @@ impl DynamoStore {
         if existing.task.id == id && existing.task.write == row.task.write {
             // An earlier try of this write succeeded, but its answer was lost.
             self.record_write(entry, &partition, existing.clone());
-            return Ok(created(&existing, false));
+            return Ok(LookedUp::Answer(created(&existing, false)));
         }
-        if !existing.task.matches_submit(&new) {
-            return Err(StoreError::Exists(existing.task.id));
-        }
-        Ok(created(&existing, true))
+        self.meet(now, jobs, &create, &existing).await
     }
 }
 
@@ -231,9 +261,10 @@ pub(crate) fn key_of(task: &NewTask) -> Option<Arc<str>> {
     task.options.as_ref()?.key.clone()
 }
 
-fn created(row: &TaskRow, existed: bool) -> Created {
+pub(crate) fn created(row: &TaskRow, existed: bool) -> Created {
     Created {
         task: Box::new(row.task.clone()),
         existed,
+        replaced: false,
     }
 }

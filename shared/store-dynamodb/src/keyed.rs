@@ -15,18 +15,21 @@ use crate::{
     jobs::JobEntry,
     row::TaskRow,
     store::DynamoStore,
+    unique::KeyOwner,
 };
 
 /// Attribute of a key's item with the id of its task.
 pub(crate) const TASK: &str = "i";
 
 impl DynamoStore {
-    /// Writes a task with its key. Answers the existing task if the id or the key is taken.
+    /// Writes a task with its key, which it takes over from `owner`. Answers the existing task if the id or the key is
+    /// taken.
     pub(crate) async fn put_keyed(
         &self,
         context: CallContext<'_>,
         entry: &JobEntry,
         key: &Arc<str>,
+        mut owner: Option<KeyOwner>,
         row: &TaskRow,
         item: Item,
     ) -> Result<Option<ExistingTask>, StoreError> {
@@ -34,19 +37,18 @@ impl DynamoStore {
         let key = ItemKey::new(partitions.of_key(key), key.as_bytes());
         let mut key_item = key.item();
         key_item.insert(TASK.into(), attr::bytes(id.as_bytes()));
-        let mut key_owner: Option<TaskId> = None;
         for tries in 0..TRIES_MAX {
-            let condition = match key_owner {
+            let condition = match owner {
                 None => WriteCondition::Absent,
-                Some(old) => WriteCondition::Is(TASK, attr::bytes(old.as_bytes())),
+                Some(old) => WriteCondition::Is(TASK, attr::bytes(old.task.as_bytes())),
             };
             let mut writes = vec![
                 TransactionWrite::Put(key_item.clone(), Some(condition)),
                 TransactionWrite::Put(item.clone(), Some(WriteCondition::Absent)),
             ];
-            // A key is taken over from another task only if that task does not exist any more.
-            if let Some(old) = key_owner.filter(|old| *old != id) {
-                let old = ItemKey::new(partitions.of_task(&old), old.as_bytes());
+            // A task that does not exist any more must not have been stored again.
+            if let Some(old) = owner.filter(|old| !old.exists && old.task != id) {
+                let old = ItemKey::new(partitions.of_task(&old.task), old.task.as_bytes());
                 writes.push(TransactionWrite::Check(old, WriteCondition::Absent));
             }
             let mut reasons = match self.table.transact(context, &writes).await? {
@@ -62,21 +64,21 @@ impl DynamoStore {
                         .map_or(ExistingTask::Unknown, ExistingTask::Item),
                 ));
             }
-            key_owner = match key_refused
+            owner = match key_refused
                 .filter(|reason| reason.refused)
                 .and_then(|r| r.item)
             {
-                Some(item) => Some(
-                    task_of_key(&item)
-                        .map_err(|invalid| invalid.into_error("an idempotency key"))?,
-                ),
+                Some(item) => {
+                    let task = task_of_key(&item)
+                        .map_err(|invalid| invalid.into_error("an idempotency key"))?;
+                    if let Some(row) = self.load(context, partitions, &task).await? {
+                        return Ok(Some(ExistingTask::Row(row)));
+                    }
+                    let exists = false;
+                    Some(KeyOwner { task, exists })
+                }
                 None => None,
             };
-            if let Some(old) = key_owner
-                && let Some(row) = self.load(context, partitions, &old).await?
-            {
-                return Ok(Some(ExistingTask::Row(row)));
-            }
             if tries > 0 {
                 pause(tries).await;
             }

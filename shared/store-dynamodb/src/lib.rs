@@ -28,6 +28,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod unfinished;
+mod unique;
 mod workers;
 
 pub use open::{DynamoOptions, OpenError};

@@ -3,8 +3,8 @@
 mod kit;
 
 use dueline_domain::{
-    Due, Effect, Event, Job, NewTask, Outcome, Policy, Quota, RetryPolicy, Settle, Sink, Task,
-    TaskOptions, WriteId,
+    Due, Effect, Event, HeldUntil, Job, NewTask, OnConflict, Outcome, Policy, Quota, RetryPolicy,
+    Settle, Sink, Task, TaskOptions, Unique, WriteId,
 };
 use dueline_ports::{JobStore as _, ListQuery, QuotaSwap, QuotaWrite, TakePlaces, TaskStore as _};
 use kit::{FaultyConnection, TaskDriver, at, job};
@@ -155,6 +155,63 @@ async fn a_key_makes_the_submit_cost_five_and_a_large_payload_is_written_once() 
         metered.driver.create(0, metered.driver.task(bytes)).await;
         assert_eq!(metered.step_units(), units);
     }
+}
+
+#[tokio::test]
+async fn g_06_a_unique_submit_that_finds_its_key_held_pays_reads_instead_of_a_transaction() {
+    let mut metered = MeteredDriver::new().await;
+    let new = |metered: &MeteredDriver, on_conflict: OnConflict| {
+        let unique = Unique {
+            until: HeldUntil::Started,
+            on_conflict,
+            ..Unique::default()
+        };
+        NewTask {
+            due: Due::At(at(60_000)),
+            options: Some(Box::new(TaskOptions {
+                key: Some("order 4711".into()),
+                unique: Some(Box::new(unique)),
+                ..TaskOptions::default()
+            })),
+            ..metered.driver.task(300)
+        }
+    };
+    // What every submit here reads: the definitions of the jobs.
+    let reads = metered.driver.cost().read_units;
+    metered.driver.create(0, metered.driver.task(300)).await;
+    let of_jobs = metered.driver.cost().read_units - reads;
+    metered.step_units();
+    let mut steps = Vec::new();
+    let mut first = None;
+    for on_conflict in [
+        // It creates the task, meets it, and replaces it.
+        OnConflict::Return,
+        OnConflict::Return,
+        OnConflict::Replace,
+        OnConflict::Replace,
+    ] {
+        let reads = metered.driver.cost().read_units;
+        let create = metered.driver.request(new(&metered, on_conflict));
+        let store = &metered.driver.store;
+        let answer = store.create(at(0), vec![create]).await.remove(0).unwrap();
+        let reads = metered.driver.cost().read_units - reads - of_jobs;
+        steps.push((metered.step_units(), reads));
+        first = first.or(Some(answer.task));
+    }
+    // A task that has started, whose key is taken over.
+    let first = metered.driver.get(&first.unwrap()).await.unwrap();
+    let enqueued = metered.driver.trigger(60_000, &first).await;
+    metered.driver.run(60_001, &enqueued).await;
+    metered.step_units();
+    let reads = metered.driver.cost().read_units;
+    metered
+        .driver
+        .create(60_002, new(&metered, OnConflict::Return))
+        .await;
+    let reads = metered.driver.cost().read_units - reads - of_jobs;
+    steps.push((metered.step_units(), reads));
+    let expected = [(5.0, 1.0), (0.0, 3.0), (1.0, 3.0), (1.0, 3.0), (5.0, 3.0)];
+    assert_eq!(steps, expected, "write units and read units");
 }
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use crate::open::OpenError;
 pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
 
 /// The version of the schema that this program reads and writes.
-pub const SCHEMA_VERSION: i32 = 4;
+pub const SCHEMA_VERSION: i32 = 5;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
 
 const V1: &str = "
 CREATE TABLE job (
@@ -124,6 +124,13 @@ CREATE TABLE edge (
 ) STRICT, WITHOUT ROWID;
 -- The children that have not ended.
 CREATE INDEX edge_open ON edge (job, task) WHERE kind = 1 AND ended IS NULL;
+";
+
+const V5: &str = "
+-- Whether a later task has taken the key of this one over. Only such a task has a value here.
+ALTER TABLE task ADD COLUMN key_lost INTEGER;
+DROP INDEX task_key;
+CREATE UNIQUE INDEX task_key ON task (job, key) WHERE key IS NOT NULL AND key_lost IS NULL;
 ";
 
 /// Migrates the file to [`SCHEMA_VERSION`], or refuses it.

@@ -427,11 +427,13 @@ async fn f_137_another_program_that_locks_the_file_for_a_while_does_not_end_the_
     );
 }
 
-/// Turns a file into one of schema version 1, which knew nothing of owed effects, schedules and families.
+/// Turns a file into one of schema version 1, which knew nothing of owed effects, schedules, families and keys that are
+/// taken over.
 fn to_version_1(path: &Path) {
     let db = Connection::open(path).unwrap();
     db.execute_batch(
-        "DROP TABLE schedule; DROP TABLE edge; DROP INDEX task_owed; ALTER TABLE task DROP COLUMN owed; ALTER TABLE task DROP COLUMN owed_at; \
+        "DROP TABLE schedule; DROP TABLE edge; DROP INDEX task_owed; DROP INDEX task_key; ALTER TABLE task DROP COLUMN key_lost; \
+         CREATE UNIQUE INDEX task_key ON task (job, key) WHERE key IS NOT NULL; ALTER TABLE task DROP COLUMN owed; ALTER TABLE task DROP COLUMN owed_at; \
          PRAGMA user_version = 1;",
     )
     .unwrap();

@@ -11,6 +11,7 @@ mod redrive;
 mod results;
 mod schedules;
 mod staged;
+mod unique;
 
 use dueline_api::ErrorReason;
 use node::{TestNode, fault};

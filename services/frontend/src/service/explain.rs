@@ -72,22 +72,23 @@ impl Fact {
 impl Inner {
     /// A task that waits for others: the first of them that has not ended.
     async fn waiting(&self, task: &Task) -> Result<Fact, ApiError> {
-        let open: Vec<_> = task
-            .family()
-            .into_iter()
-            .flat_map(|family| family.open())
-            .collect();
-        let Some((kind, first)) = open.first() else {
+        let mut open = Vec::new();
+        if let Some(family) = task.family() {
+            let run = family.open_run().map(|run| (EdgeKind::Staged, &run.task));
+            let all = run.into_iter().chain(family.open());
+            open.extend(all.map(|(kind, other)| match kind {
+                EdgeKind::Staged => ("the run that has submitted it, of", other),
+                EdgeKind::Child => ("its parent", other),
+                EdgeKind::Follower => ("its predecessor", other),
+            }));
+        }
+        let Some((word, first)) = open.first() else {
             let message = "what the task has waited for has ended, and it is about to go on";
             return Ok(Fact::new(
                 Cause::Waiting,
                 message,
                 "nothing: a consumer does it",
             ));
-        };
-        let word = match kind {
-            EdgeKind::Child => "parent",
-            EdgeKind::Follower => "predecessor",
         };
         let state = match self.deps.store.get(&first.job, &first.id).await? {
             None => "does not exist any more".to_owned(),
@@ -101,7 +102,7 @@ impl Inner {
             1 => ", and for another task".to_owned(),
             n => format!(", and for {n} others"),
         };
-        let message = format!("the task waits for its {word} {first}, which {state}{others}");
+        let message = format!("the task waits for {word} {first}, which {state}{others}");
         let release =
             format!("the end of that task; dueline task explain {first} says what holds it up");
         Ok(Fact::new(Cause::Waiting, message, release))

@@ -308,6 +308,7 @@ impl Inner {
             id: found.id,
             run_at: found.run_at,
             existed: true,
+            replaced: false,
         })
     }
 

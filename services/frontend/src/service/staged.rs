@@ -87,6 +87,7 @@ impl Inner {
             id: adopted.id,
             run_at: adopted.run_at,
             existed: true,
+            replaced: false,
         })
     }
 }

@@ -157,7 +157,7 @@ impl Inner {
         let fresh = results
             .iter()
             .filter_map(|result| result.as_ref().ok())
-            .filter(|created| !created.existed);
+            .filter(|created| created.is_written());
         let fresh = fresh.map(|created| &*created.task);
         for task in fresh.clone() {
             log_transition(None, task);
@@ -184,6 +184,7 @@ impl Inner {
                         state,
                         run_at: task.run_at,
                         existed: created.existed,
+                        replaced: created.replaced,
                     })
                 }
                 Err(error) => {

@@ -11,6 +11,7 @@ mod list;
 mod report;
 mod schedule;
 mod task;
+mod unique;
 
 pub use family::{
     BatchOrder, batch_order, family_too_large, predecessor_ended, predecessor_refused,

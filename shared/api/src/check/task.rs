@@ -23,6 +23,8 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         details: map,
         tags: words,
         key,
+        // It is checked below.
+        unique: _,
         // The transport takes it from the principal of the call.
         created_by: _,
         content_type,
@@ -49,6 +51,7 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         let (job, id) = (task.job.clone(), task.id);
         *family = super::family::family(&TaskAddress { job, id }, asked)?;
     }
+    super::unique::unique(options)?;
     if **options == TaskOptions::default() {
         task.options = None;
     }

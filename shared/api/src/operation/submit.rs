@@ -24,8 +24,10 @@ pub struct Submitted {
     pub state: StateKind,
     /// When it is due.
     pub run_at: Timestamp,
-    /// Whether an earlier, equal submit had made it.
+    /// Whether an earlier submit had made it.
     pub existed: bool,
+    /// Whether this submit has replaced its content.
+    pub replaced: bool,
 }
 
 impl Operation for Submit {

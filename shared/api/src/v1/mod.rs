@@ -25,6 +25,7 @@ mod task_change;
 mod task_submit;
 mod task_view;
 mod time;
+mod unique;
 mod worker;
 
 pub use assignment::{AssignmentView, WorkList};
@@ -59,4 +60,5 @@ pub(crate) use task_submit::overrides;
 pub use task_submit::{PrioritySpec, TaskSubmit};
 pub use task_view::{OwedView, RunView, TaskPage, TaskView};
 pub use time::Time;
+pub use unique::{UniqueSpec, UniqueView};
 pub use worker::{AliveView, NextWorkRequest, WorkerList, WorkerRegistration, WorkerView};

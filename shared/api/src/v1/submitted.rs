@@ -24,8 +24,11 @@ pub struct SubmittedView {
     pub state: StateKind,
     /// When it is due.
     pub run_at: Time,
-    /// Whether an earlier, equal submit had made it.
+    /// Whether an earlier submit had made it.
     pub existed: bool,
+    /// Whether this submit has replaced its content.
+    #[serde(default)]
+    pub replaced: bool,
 }
 
 impl From<Submitted> for SubmittedView {
@@ -36,6 +39,7 @@ impl From<Submitted> for SubmittedView {
             state: submitted.state,
             run_at: submitted.run_at.into(),
             existed: submitted.existed,
+            replaced: submitted.replaced,
         }
     }
 }
@@ -48,6 +52,7 @@ impl From<SubmittedView> for Submitted {
             state: view.state,
             run_at: view.run_at.0,
             existed: view.existed,
+            replaced: view.replaced,
         }
     }
 }
@@ -83,9 +88,12 @@ pub struct BatchItem {
     /// When it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Time>,
-    /// Whether an earlier, equal submit had made it.
+    /// Whether an earlier submit had made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existed: Option<bool>,
+    /// Whether this item has replaced its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<bool>,
     /// Why it was not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
@@ -105,6 +113,7 @@ impl BatchItem {
             state: submitted.map(|s| s.state),
             run_at: submitted.map(|s| s.run_at.into()),
             existed: submitted.map(|s| s.existed),
+            replaced: submitted.map(|s| s.replaced).filter(|replaced| *replaced),
             error,
         }
     }

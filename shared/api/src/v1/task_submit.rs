@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, FromRunSpec, PredecessorSpec, Time,
+    BackoffSpec, FromRunSpec, PredecessorSpec, Time, UniqueSpec,
     family::family,
     job::check_queue,
     payload::{Forms, Given, raw},
@@ -69,6 +69,10 @@ pub struct TaskSubmit {
     /// Idempotency key: one task per key within the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How long the task holds its key, and what this submit does when another task holds it. Without this, a task holds its
+    /// key as long as it is kept, an equal submit is answered with it, and another one is a conflict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueSpec>,
     /// Must be the job's own queue when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
@@ -141,6 +145,10 @@ impl TaskSubmit {
                 .map(Arc::from)
                 .collect(),
             key: text(self.key),
+            unique: self
+                .unique
+                .map(|unique| unique.unique().map(Box::new))
+                .transpose()?,
             created_by: None,
             content_type: text(self.content_type).or_else(|| default_type.map(Arc::from)),
             trace: None,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
-    BackoffSpec, FromRunView, PredecessorView, RetriesMax, Time, as_text,
+    BackoffSpec, FromRunView, PredecessorView, RetriesMax, Time, UniqueView, as_text,
     backoff::millis,
     payload::{Shown, raw, show, show_readable},
 };
@@ -53,6 +53,9 @@ pub struct TaskView {
     pub tags: Vec<String>,
     /// Its idempotency key.
     pub key: Option<String>,
+    /// How long it holds its key; only present if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique: Option<UniqueView>,
     /// Higher goes first.
     pub priority: i16,
     /// The name of this priority, when it has one.
@@ -329,6 +332,7 @@ impl TaskView {
             details: details(options.details.as_deref())?,
             tags: options.tags.iter().map(ToString::to_string).collect(),
             key: owned(options.key.as_ref()),
+            unique: options.unique.as_deref().map(Into::into),
             priority: task.priority.get(),
             priority_name: task.priority.name().map(str::to_owned),
             weight: task.weight.get(),

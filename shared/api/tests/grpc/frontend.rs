@@ -24,7 +24,7 @@ use crate::{
     server::TestServer,
     values::{
         MS, at, bare_task, errors, id, largest, name, plain_job, plain_submit, rich_job,
-        rich_submit, tasks, worker,
+        rich_submit, tasks, unique_submit, worker,
     },
 };
 
@@ -155,13 +155,14 @@ async fn numbers_about_a_job_arrive() {
 #[tokio::test]
 async fn f_005_submits_arrive_byte_for_byte_and_each_has_its_answer() {
     let (_server, script, client) = start().await;
-    let tasks = vec![plain_submit(), rich_submit(), plain_submit()];
+    let tasks = vec![plain_submit(), rich_submit(), unique_submit()];
     let submitted = |existed| Submitted {
         job: name("b"),
         id: id(9),
         state: StateKind::Enqueued,
         run_at: Timestamp::MAX,
         existed,
+        replaced: existed,
     };
     let error = errors().pop().unwrap();
     let answers = vec![Ok(submitted(true)), Err(error), Ok(submitted(false))];

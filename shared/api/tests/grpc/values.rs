@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_api::{ApiError, Assignment, ErrorKind, ErrorReason, PredecessorResult};
 use dueline_domain::{
-    Backoff, Due, Family, Handler, History, Job, JobName, Lease, NewTask, Overrides, Policy,
-    Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State, StateKind, Task,
-    TaskAddress, TaskEnd, TaskId, TaskOptions, TaskRef, Timestamp, Token, TriggerOn, Weight,
-    WorkerId, WriteId, limits,
+    Backoff, Due, Family, Handler, HeldUntil, History, Job, JobName, Lease, NewTask, OnConflict,
+    Overrides, Policy, Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State,
+    StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TaskRef, Timestamp, Token,
+    TriggerOn, Unique, Weight, WorkerId, WriteId, limits,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -126,6 +126,7 @@ pub(crate) fn options() -> TaskOptions {
         details: Some(Arc::from(r#"{"for": "people"}"#)),
         tags: vec![Arc::from("a"), Arc::from(" b")],
         key: Some(Arc::from("k".repeat(256))),
+        unique: None,
         created_by: Some(Arc::from("ann")),
         content_type: Some(Arc::from("application/json")),
         trace: Some(Arc::from("00-abc-def-01")),
@@ -151,6 +152,24 @@ pub(crate) fn options() -> TaskOptions {
 
 pub(crate) fn plain_submit() -> NewTask {
     NewTask::now(id(0), name("a"), Bytes::new())
+}
+
+pub(crate) fn unique_submit() -> NewTask {
+    let options = TaskOptions {
+        key: Some(Arc::from("k")),
+        unique: Some(Box::new(Unique {
+            until: HeldUntil::Deleted,
+            period: Some(MS * 3),
+            on_conflict: OnConflict::Replace,
+            max_delay: Some(MS * 4),
+            replaced: 0,
+        })),
+        ..TaskOptions::default()
+    };
+    NewTask {
+        options: Some(Box::new(options)),
+        ..plain_submit()
+    }
 }
 
 pub(crate) fn rich_submit() -> NewTask {

@@ -1,12 +1,12 @@
-//! Claims of chosen tasks.
+//! Claims, also those of chosen tasks.
 
 use std::time::Duration;
 
 use super::{
-    tests::{NEXT, RIGHT, TRIGGER, apply_checked, at, sample, token},
+    tests::{CHANGED, NEXT, RIGHT, TRIGGER, apply_checked, at, claim_event, sample, token, write},
     *,
 };
-use crate::Lease;
+use crate::{Lease, Overrides};
 
 /// A claim without a message, with a token of its own.
 pub(super) fn choose(lifetime: ClaimLifetime) -> Event {
@@ -124,4 +124,37 @@ fn the_message_of_a_chosen_task_is_stale_for_good() {
     };
     let abandoned = apply_checked(&claimed, &abandon, at(TRIGGER)).unwrap();
     assert_eq!(reason(&abandoned), Reason::Lost);
+}
+
+#[test]
+fn a_claim_does_not_start_the_only_try_of_a_task() {
+    let mut single_try = sample(StateKind::Enqueued);
+    let overrides = Overrides {
+        retries_max: Some(0),
+        ..Overrides::default()
+    };
+    single_try.options = Some(Box::new(crate::TaskOptions {
+        overrides: Some(overrides),
+        ..crate::TaskOptions::default()
+    }));
+    let claim = claim_event(token(RIGHT), true);
+    let policy = Policy::default();
+    let claimed = apply(&single_try, &policy, &claim, write(9), at(CHANGED)).unwrap();
+    // The answer to the claim may be lost before the task has run, so the claim must not use the try.
+    assert_eq!(
+        (claimed.state.kind(), claimed.tries),
+        (StateKind::Claimed, 0)
+    );
+    let other = apply(
+        &sample(StateKind::Enqueued),
+        &policy,
+        &claim,
+        write(9),
+        at(CHANGED),
+    )
+    .unwrap();
+    assert_eq!(
+        (other.state.kind(), other.tries),
+        (StateKind::Processing, 1)
+    );
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Verb;
 use crate::{
     EdgeKind, Effect, Family, Jitter, Priority, RetryClass, StateKind, TaskAddress, TaskEnd,
-    Timestamp, Token, Weight, WorkerId, WriteId,
+    TaskOptions, Timestamp, Token, Weight, WorkerId, WriteId,
 };
 
 /// What happens to a task: the input of [`apply`](crate::apply).
@@ -98,6 +98,8 @@ pub enum Event {
         /// Token for the case that the task is enqueued again.
         token: Token,
     },
+    /// A later submit with the same key replaces a task whose run has not begun.
+    Replace(Box<Replacement>),
     /// A gate discards the task.
     Drop {
         /// Why.
@@ -136,6 +138,7 @@ impl Event {
             Self::Trash { .. } => Verb::Trash,
             Self::Cancel { .. } => Verb::Cancel,
             Self::Modify { .. } => Verb::Modify,
+            Self::Replace(_) => Verb::Replace,
             Self::Drop { .. } => Verb::Drop,
             Self::Redrive => Verb::Redrive,
             Self::Revive(_) => Verb::Revive,
@@ -319,4 +322,15 @@ pub struct Modification {
     pub weight: Option<Weight>,
     /// New payload.
     pub payload: Option<Bytes>,
+}
+
+/// What a task becomes that a later submit replaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replacement {
+    /// Due time, priority, weight and payload of that submit.
+    pub change: Modification,
+    /// Its rare fields.
+    pub options: Option<Box<TaskOptions>>,
+    /// Token for the case that the task is enqueued; `None` if its job holds due tasks back for the scan.
+    pub token: Option<Token>,
 }

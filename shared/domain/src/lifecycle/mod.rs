@@ -15,6 +15,7 @@ mod reclaim;
 mod redrive;
 mod rejected;
 mod release;
+mod replace;
 mod revive;
 mod settle;
 mod stage;
@@ -33,7 +34,7 @@ use crate::{
 
 pub use event::{
     Adopt, Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reclaim,
-    Release, Revive, RunEnded, RunningCancel, Settle, Trigger,
+    Release, Replacement, Revive, RunEnded, RunningCancel, Settle, Trigger,
 };
 pub use rejected::{Reason, Rejected};
 pub use transition::Transition;
@@ -86,6 +87,7 @@ pub fn apply(
         Event::Trash { token, reason } => trash::trash(&context, *token, reason),
         Event::Cancel { running, reason } => cancel::cancel(&context, *running, reason.clone()),
         Event::Modify { change, token } => modify::modify(&context, change, *token),
+        Event::Replace(new) => replace::replace(&context, new),
         Event::Drop { reason } => cancel::drop(&context, reason),
         Event::Redrive => redrive::redrive(&context),
         Event::Reopen => revive::reopen(&context),
@@ -124,6 +126,7 @@ impl MoveContext<'_> {
             fresh: false,
             owed: None,
             family: None,
+            options: None,
         }
     }
 

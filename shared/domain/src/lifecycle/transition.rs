@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Modification;
-use crate::{Family, Owed, RunRecord, State, Timestamp, WorkerId, WriteId};
+use crate::{Family, Owed, RunRecord, State, TaskOptions, Timestamp, WorkerId, WriteId};
 
 /// A decided change of a task: the fields that one write sets. Nothing else changes.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,4 +44,6 @@ pub struct Transition {
     pub owed: Option<Box<Owed>>,
     /// What connects the task with other tasks, if that has changed.
     pub family: Option<Box<Family>>,
+    /// The rare fields, if a later submit has replaced the task.
+    pub options: Option<Box<TaskOptions>>,
 }

@@ -39,6 +39,8 @@ pub enum Verb {
     Cancel,
     /// [`Event::Modify`]
     Modify,
+    /// [`Event::Replace`]
+    Replace,
     /// [`Event::Drop`]
     Drop,
     /// [`Event::Redrive`]
@@ -72,6 +74,7 @@ impl Verb {
             Self::Trash => "trash",
             Self::Cancel => "cancel",
             Self::Modify => "modify",
+            Self::Replace => "replace",
             Self::Drop => "drop",
             Self::Redrive => "redrive",
             Self::Revive => "revive",

@@ -29,6 +29,7 @@ fn check(
             | Verb::Release
             | Verb::Cancel
             | Verb::Modify
+            | Verb::Replace
             | Verb::Drop
             | Verb::Redrive
             | Verb::Revive
@@ -121,7 +122,10 @@ fn check_advance(task: &Task, next: &Task, transition: &Transition) -> Result<()
         family: None,
         ..task.options.as_deref().cloned().unwrap_or_default()
     };
-    prop_assert_eq!(others(next), others(task));
+    match &transition.options {
+        Some(options) => prop_assert_eq!(others(next).unique, options.unique.clone()),
+        None => prop_assert_eq!(others(next), others(task)),
+    }
     let family = transition.family.as_deref().or(task.family());
     prop_assert_eq!(next.family(), family);
     let owner = task.lease().map(|lease| &lease.worker);

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use dueline_domain::{
     Adopt, Backoff, Claim, Close, EdgeKind, Effect, Event, Family, FromRun, Jitter, JobName,
     Modification, NewTask, Outcome, Overrides, Policy, Predecessor, Priority, Reclaim, Release,
-    RetryClass, RetryPolicy, Revive, RunEnded, RunningCancel, Settle, Sink, State, Task,
-    TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp, Token, Trigger, Verb, WorkerId, WriteId,
+    Replacement, RetryClass, RetryPolicy, Revive, RunEnded, RunningCancel, Settle, Sink, State,
+    Task, TaskAddress, TaskEnd, TaskId, TaskOptions, Timestamp, Token, Trigger, Verb, WorkerId,
+    WriteId,
 };
 use proptest::prelude::*;
 
@@ -29,7 +30,7 @@ pub(crate) struct EventDraft {
     pub(crate) random: u64,
 }
 
-const VERBS: [Verb; 22] = [
+const VERBS: [Verb; 23] = [
     Verb::Close,
     Verb::Follow,
     Verb::Release,
@@ -47,6 +48,7 @@ const VERBS: [Verb; 22] = [
     Verb::Trash,
     Verb::Cancel,
     Verb::Modify,
+    Verb::Replace,
     Verb::Drop,
     Verb::Redrive,
     Verb::Revive,
@@ -332,6 +334,15 @@ pub(crate) fn event(task: &Task, draft: &EventDraft, now: Timestamp, fresh: u64)
             },
             token: next,
         },
+        Verb::Replace => Event::Replace(Box::new(Replacement {
+            change: Modification {
+                run_at: draft.flag.then(|| now.after(Duration::from_secs(5))),
+                priority: Some(Priority::new(7).unwrap()),
+                ..Modification::default()
+            },
+            options: None,
+            token: Some(next),
+        })),
         Verb::Drop => Event::Drop {
             reason: "gate".into(),
         },

@@ -73,7 +73,10 @@ pub(crate) fn list(
         clause(sql, Box::new(schedule.to_string()));
     }
     if let Some(key) = &query.key {
-        clause(" AND key = ?", Box::new(key.to_string()));
+        clause(
+            " AND key = ? AND key_lost IS NULL",
+            Box::new(key.to_string()),
+        );
     }
     if let Some(from) = query.due_from {
         clause(" AND run_at >= ?", Box::new(Timestamp::millis(from)));
@@ -85,7 +88,7 @@ pub(crate) fn list(
         // SQLite uses the partial index only when the query contains its condition.
         filter.push_str(IS_DEAD);
     }
-    // At most one task has the key, and its index finds it however many newer tasks there are.
+    // At most one task holds the key, and its index finds it however many newer tasks there are.
     let floor = match query.key {
         Some(_) => None,
         None => scan_end(db, index, entry.row, before)?,

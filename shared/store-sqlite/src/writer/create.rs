@@ -1,11 +1,11 @@
 //! `create`: inserts new tasks.
 
-use dueline_domain::{Due, NewTask, Task, Timestamp};
-use dueline_ports::{Create, Created, StoreError};
+use dueline_domain::{Due, Meeting, NewTask, Task, Timestamp};
+use dueline_ports::{Command, Create, Created, StoreError};
 use rusqlite::OptionalExtension as _;
 
 use super::{ItemError, Writer};
-use crate::row;
+use crate::row::{self, StoredTask};
 
 /// New tasks in a row without a claim after which new tasks are not cached any more: no worker seems to be there to
 /// claim them.
@@ -30,19 +30,29 @@ impl Writer {
         if let Some(worker) = claim_for {
             task.claim_on_create(&job.policy, worker);
         }
-        let mut statement = self.db.prepare_cached(row::INSERT)?;
-        if !row::insert(&mut statement, job_row, &task)? {
-            drop(statement);
+        if !self.insert(job_row, &task)? {
             let existing = self.existing(job_row, &task)?;
-            if !existing.matches_submit(&submit_of(*task, due)) {
-                return Err(StoreError::Exists(existing.id).into());
+            let submit = submit_of(Task::clone(&task), due);
+            match existing.task.meet(&submit, now) {
+                Meeting::Free => self.take_key(job_row, existing.seq, &task)?,
+                Meeting::Return => return Ok(found(existing.task, false)),
+                Meeting::Replace => {
+                    let command = Command {
+                        job: submit.job.clone(),
+                        id: existing.task.id,
+                        event: submit.replacement(&existing.task, now, token, may_enqueue),
+                        write,
+                    };
+                    let applied = self.apply(now, command)?;
+                    return Ok(found(*applied.task, true));
+                }
+                Meeting::Differs => return Err(StoreError::Exists(existing.task.id).into()),
+                Meeting::Held => {
+                    let (holder, state) = (existing.task.id, existing.task.kind());
+                    return Err(StoreError::KeyHeld { holder, state }.into());
+                }
             }
-            return Ok(Created {
-                task: Box::new(existing),
-                existed: true,
-            });
         }
-        drop(statement);
         if task.payload.len() > row::INLINE_BYTES_MAX {
             let seq = self.db.last_insert_rowid();
             row::put_blob(&self.db, seq, row::BlobKind::Payload, Some(&task.payload))?;
@@ -56,13 +66,30 @@ impl Writer {
         Ok(Created {
             task,
             existed: false,
+            replaced: false,
         })
     }
 
+    /// Inserts a row; answers whether neither its id nor its key is taken.
+    fn insert(&self, job_row: i64, task: &Task) -> rusqlite::Result<bool> {
+        row::insert(&mut self.db.prepare_cached(row::INSERT)?, job_row, task)
+    }
+
+    /// Inserts a task that takes its key over from the task of a row.
+    fn take_key(&self, job_row: i64, from: i64, task: &Task) -> Result<(), ItemError> {
+        self.db
+            .prepare_cached("UPDATE task SET key_lost = 1 WHERE seq = ?1")?
+            .execute([from])?;
+        match self.insert(job_row, task)? {
+            true => Ok(()),
+            false => Err(StoreError::Corrupt("a unique index names two tasks".into()).into()),
+        }
+    }
+
     /// The existing task that has the id or the idempotency key of a new one.
-    fn existing(&self, job_row: i64, task: &Task) -> Result<Task, ItemError> {
+    fn existing(&self, job_row: i64, task: &Task) -> Result<StoredTask, ItemError> {
         if let Some(stored) = row::find(&self.db, &task.job, job_row, &task.id)? {
-            return Ok(stored.task);
+            return Ok(stored);
         }
         let key = task
             .options
@@ -70,7 +97,7 @@ impl Writer {
             .and_then(|options| options.key.clone());
         let id: Option<[u8; 16]> = self
             .db
-            .prepare_cached("SELECT id FROM task WHERE job = ?1 AND key = ?2")?
+            .prepare_cached("SELECT id FROM task WHERE job = ?1 AND key = ?2 AND key_lost IS NULL")?
             .query_row((job_row, key.as_deref()), |row| row.get(0))
             .optional()?;
         let id = id.map(dueline_domain::TaskId::from_bytes);
@@ -79,9 +106,15 @@ impl Writer {
             None => None,
         };
         // The insert failed on a unique index within this transaction, so the task exists.
-        found
-            .map(|stored| stored.task)
-            .ok_or_else(|| StoreError::Corrupt("a unique index names no task".into()).into())
+        found.ok_or_else(|| StoreError::Corrupt("a unique index names no task".into()).into())
+    }
+}
+
+fn found(task: Task, replaced: bool) -> Created {
+    Created {
+        task: Box::new(task),
+        existed: true,
+        replaced,
     }
 }
 

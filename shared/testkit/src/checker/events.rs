@@ -65,6 +65,7 @@ fn stored(verb: Verb, before: &Task, after: &Task) -> Option<&'static str> {
         (Verb::Cancel, Claimed | Processing, _) => "stop requested",
         (Verb::Cancel, ..) => "cancelled before a claim",
         (Verb::Modify, ..) => "modified",
+        (Verb::Replace, ..) => "replaced",
         (Verb::Redrive, ..) if before.owed.is_some() => "redriven while it owed",
         (Verb::Redrive, ..) => "redriven",
         (Verb::Settle, ..) if after.owed.is_some() => "delivery failed",

@@ -198,7 +198,7 @@ impl TaskTimeline {
     fn check_wait(&mut self, write: &AcceptedWrite<'_>, violations: &mut Violations) {
         let waits_until = self.waits_until.take();
         match (write.verb, &write.after.state) {
-            (Verb::Modify | Verb::Cancel | Verb::Drop, _) => {}
+            (Verb::Modify | Verb::Replace | Verb::Cancel | Verb::Drop, _) => {}
             (_, State::Retriable { retry_at }) => {
                 // The write of a delayed writer has an older time. The wait is checked from that time on.
                 let wait = retry_at.since(write.after.changed_at);

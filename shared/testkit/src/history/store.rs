@@ -45,7 +45,9 @@ impl StoreLayer for RecordingStore {
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let answers = self.inner.create(now, new).await;
         for created in answers.iter().flatten() {
-            self.stored(None, now, &created.task, created.existed);
+            let verb = created.replaced.then_some(Verb::Replace);
+            let repeated = created.existed && !created.replaced;
+            self.stored(verb, now, &created.task, repeated);
         }
         answers
     }

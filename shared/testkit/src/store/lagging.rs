@@ -226,7 +226,11 @@ impl StoreLayer for LaggingStore {
 
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let answers = self.inner.create(now, new).await;
-        for created in answers.iter().flatten().filter(|created| !created.existed) {
+        for created in answers
+            .iter()
+            .flatten()
+            .filter(|created| created.is_written())
+        {
             self.add_write(&created.task);
         }
         answers

@@ -215,6 +215,7 @@ async fn invented_answer(store: &dyn Store, now: Timestamp, create: Create) -> C
     Created {
         task: Box::new(task),
         existed: false,
+        replaced: false,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use dueline_api::operation::Submit;
-use dueline_domain::{Family, Predecessor, TaskAddress, TriggerOn};
+use dueline_domain::{Family, OnConflict, Predecessor, TaskAddress, TriggerOn, Unique};
 
 fn submit(
     name: &'static str,
@@ -53,6 +53,14 @@ fn after_of(job: &str, ids: &[&str], trigger_on: TriggerOn) -> TaskOptions {
             trigger_on,
             ..Family::default()
         })),
+        ..TaskOptions::default()
+    }
+}
+
+fn unique(key: Option<&str>, unique: Unique) -> TaskOptions {
+    TaskOptions {
+        key: key.map(Arc::from),
+        unique: Some(Box::new(unique)),
         ..TaskOptions::default()
     }
 }
@@ -203,6 +211,58 @@ pub(super) fn submits() -> Vec<Case> {
                 heartbeat_increment: ms(99_999_999_999),
                 ..Overrides::default()
             })),
+        ),
+        submit(
+            "a unique task without a key",
+            ("missing_field", Some("key")),
+            json!({"unique": {}}),
+            with(unique(None, Unique::default())),
+        ),
+        submit(
+            "a period of zero",
+            ("out_of_range", Some("unique.period_ms")),
+            json!({"key": "k", "unique": {"period_ms": 0}}),
+            with(unique(
+                Some("k"),
+                Unique {
+                    period: ms(0),
+                    ..Unique::default()
+                },
+            )),
+        ),
+        submit(
+            "a delay of more than a year",
+            ("out_of_range", Some("unique.max_delay_ms")),
+            json!({"key": "k", "unique": {"on_conflict": "replace", "max_delay_ms": 31_622_400_001_u64}}),
+            with(unique(
+                Some("k"),
+                Unique {
+                    on_conflict: OnConflict::Replace,
+                    max_delay: ms(31_622_400_001),
+                    ..Unique::default()
+                },
+            )),
+        ),
+        submit(
+            "a maximal delay of what is never replaced",
+            ("not_applicable", Some("unique.max_delay_ms")),
+            json!({"key": "k", "unique": {"max_delay_ms": 1}}),
+            with(unique(
+                Some("k"),
+                Unique {
+                    max_delay: ms(1),
+                    ..Unique::default()
+                },
+            )),
+        ),
+        submit(
+            "a unique task that waits for another one",
+            ("not_applicable", Some("unique")),
+            json!({"key": "k", "unique": {}, "after": [{"id": TASK}]}),
+            with(TaskOptions {
+                family: after(&[TASK], TriggerOn::Success).family,
+                ..unique(Some("k"), Unique::default())
+            }),
         ),
         submit(
             "an unknown job",

@@ -6,6 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use comfy_table::{Cell, Color};
 use dueline_api::v1::{
     FromRunView, OwedView, PredecessorView, RetriesMax, RunView, SchedulingView, TaskView, Time,
+    UniqueView,
 };
 use dueline_domain::WorkerId;
 use serde_json::value::RawValue;
@@ -66,6 +67,23 @@ impl Get {
     }
 }
 
+/// How long a task holds its key.
+fn unique(unique: &UniqueView) -> Cell {
+    let mut words = match unique.until.as_str() {
+        "started" => "until it starts".to_owned(),
+        "ended" => "until it has ended".to_owned(),
+        "deleted" => "until it is deleted".to_owned(),
+        other => clean(other).into_owned(),
+    };
+    if let Some(ms) = unique.period_ms {
+        words += &format!(", for {}", units::span(Duration::from_millis(ms)));
+    }
+    if unique.replaced > 0 {
+        words += &format!("; replaced {} times", unique.replaced);
+    }
+    Cell::new(words)
+}
+
 /// A task as text, without its empty fields.
 pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
     let when = |at: Option<Time>| at.map(|at| Cell::new(format!("{at} ({})", style.when(at))));
@@ -92,6 +110,7 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("stop", cancel),
         ("name", text(&task.name)),
         ("key", text(&task.key)),
+        ("unique", task.unique.as_ref().map(unique)),
         ("tags", tags),
         ("details", details),
         ("priority", Some(Cell::new(priority(task)))),

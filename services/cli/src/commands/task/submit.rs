@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use dueline_api::v1::{
-    FromRunSpec, PredecessorSpec, PrioritySpec, SubmittedView, TaskSubmit, Time,
+    FromRunSpec, PredecessorSpec, PrioritySpec, SubmittedView, TaskSubmit, Time, UniqueSpec,
 };
-use dueline_domain::{JobName, Priority, TaskId, Token, TriggerOn};
+use dueline_domain::{HeldUntil, JobName, OnConflict, Priority, TaskId, Token, TriggerOn};
 use reqwest::Method;
 use serde_json::value::RawValue;
 
@@ -25,6 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   dueline task submit greet --payload-text world --wait
   dueline task submit greet --payload '{\"name\": \"world\"}' --in 10m --priority high --key order-17
+  dueline task submit greet --in 5s --key user-7 --on-conflict replace
   dueline task submit greet --batch tasks.ndjson";
 
 /// Submits a task.
@@ -90,6 +91,23 @@ struct SingleTaskArgs {
     /// Idempotency key: one task per key within the job
     #[arg(long, conflicts_with = "batch")]
     key: Option<String>,
+
+    /// Until when the task holds its key: started, ended or deleted [default: ended; started with replace]
+    #[arg(long, value_name = "SCOPE", value_parser = parse_scope, requires = "key", conflicts_with = "batch")]
+    unique_until: Option<String>,
+
+    /// For how long after its submit the task holds its key at the most
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, requires = "key", conflicts_with = "batch")]
+    unique_for: Option<Duration>,
+
+    /// If another task holds the key: return that one, replace it by this one if its run has not begun, or reject this
+    /// one [default: return]
+    #[arg(long, value_name = "ACTION", value_parser = parse_on_conflict, requires = "key", conflicts_with = "batch")]
+    on_conflict: Option<String>,
+
+    /// How long after its first submit the task is due at the latest, however often it is replaced
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, requires = "on_conflict", conflicts_with = "batch")]
+    max_delay: Option<Duration>,
 
     /// Name of the task
     #[arg(long, conflicts_with = "batch")]
@@ -178,6 +196,18 @@ fn parse_rule(text: &str) -> Result<String, String> {
     Ok(rule.name().to_owned())
 }
 
+fn parse_scope(text: &str) -> Result<String, String> {
+    let known = HeldUntil::ALL.map(HeldUntil::name).join(", ");
+    let scope = HeldUntil::from_name(text).ok_or_else(|| format!("give one of {known}"))?;
+    Ok(scope.name().to_owned())
+}
+
+fn parse_on_conflict(text: &str) -> Result<String, String> {
+    let known = OnConflict::ALL.map(OnConflict::name).join(", ");
+    let action = OnConflict::from_name(text).ok_or_else(|| format!("give one of {known}"))?;
+    Ok(action.name().to_owned())
+}
+
 fn parse_retries(text: &str) -> Result<u32, String> {
     if text == "unlimited" {
         return Err(format!(
@@ -223,7 +253,9 @@ impl Submit {
 }
 
 fn render(submitted: &SubmittedView, task: &TaskReference, context: &Context) -> String {
-    let existed = if submitted.existed {
+    let existed = if submitted.replaced {
+        "replaced"
+    } else if submitted.existed {
         "existed already"
     } else {
         "submitted"
@@ -243,6 +275,12 @@ impl SingleTaskArgs {
             serde_json::from_str::<Box<RawValue>>(&details)
                 .map_err(|error| CliError::invalid(format!("--details is not JSON: {error}")))
         });
+        let unique = UniqueSpec {
+            until: self.unique_until,
+            period_ms: self.unique_for.map(millis),
+            on_conflict: self.on_conflict,
+            max_delay_ms: self.max_delay.map(millis),
+        };
         Ok(TaskSubmit {
             id: self.id.map(|id| id.to_string()),
             run_at: self.at,
@@ -258,6 +296,7 @@ impl SingleTaskArgs {
             details: details.transpose()?,
             tags: (!self.tags.is_empty()).then_some(self.tags),
             key: self.key,
+            unique: (unique != UniqueSpec::default()).then_some(unique),
             after: (!self.after.is_empty()).then_some(self.after),
             trigger_on: self.trigger_on,
             parent: self.parent,
@@ -351,6 +390,26 @@ mod tests {
             request(&["--priority", "-5", "--payload-text", "x"]),
             json!({ "priority": -5, "payload_text": "x" })
         );
+        let args = [
+            "--key",
+            "k",
+            "--unique-for",
+            "1h",
+            "--unique-until",
+            "deleted",
+        ];
+        let unique = json!({ "until": "deleted", "period_ms": 3_600_000 });
+        assert_eq!(request(&args), json!({ "key": "k", "unique": unique }));
+        let args = [
+            "--key",
+            "k",
+            "--on-conflict",
+            "replace",
+            "--max-delay",
+            "10s",
+        ];
+        let unique = json!({ "on_conflict": "replace", "max_delay_ms": 10_000 });
+        assert_eq!(request(&args), json!({ "key": "k", "unique": unique }));
         let at = request(&["--at", "2030-01-01T01:00:00+01:00"]);
         assert_eq!(at, json!({ "run_at": "2030-01-01T00:00:00.000Z" }));
     }
@@ -387,6 +446,11 @@ mod tests {
             &["--at", "soon"],
             &["--after", "mail"],
             &["--trigger-on", "always"],
+            &["--on-conflict", "replace"],
+            &["--unique-for", "1h"],
+            &["--key", "k", "--max-delay", "1h"],
+            &["--key", "k", "--on-conflict", "merge"],
+            &["--key", "k", "--unique-until", "later"],
         ] {
             assert!(parse(args).is_err(), "{args:?}");
         }

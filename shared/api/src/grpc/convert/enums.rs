@@ -3,7 +3,8 @@
 use std::fmt;
 
 use dueline_domain::{
-    Children, FiringEnd, Overlap, RetryClass, RunEnd, RunningCancel, StateKind, TaskEnd, TriggerOn,
+    Children, FiringEnd, HeldUntil, OnConflict, Overlap, RetryClass, RunEnd, RunningCancel,
+    StateKind, TaskEnd, TriggerOn,
 };
 
 use crate::{ApiError, ErrorKind, ErrorReason, grpc::proto};
@@ -52,6 +53,10 @@ enums! {
         [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted, ChildrenFailed, Discarded];
     Children = Children, unspecified: Some(Children::None), fn children,
         [None, Open, Closing, Closed];
+    HeldUntil = HeldUntil, unspecified: Some(HeldUntil::Ended), fn held_until,
+        [Started, Ended, Deleted];
+    OnConflict = OnConflict, unspecified: Some(OnConflict::Return), fn on_conflict,
+        [Return, Replace, Reject];
     RetryClass = RetryClass, unspecified: Some(RetryClass::Standard), fn retry_class,
         [Standard, Quick, Slow, RateLimited, WorkerLost];
     Overlap = Overlap, unspecified: Some(Overlap::QueueOne), fn overlap,

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Due, Family, Modification, NewTask, Overrides, Priority, TaskId, TaskOptions, Timestamp, Weight,
+    Due, Family, Modification, NewTask, Overrides, Priority, TaskId, TaskOptions, Timestamp,
+    Unique, Weight,
 };
 
 use super::{enums, field};
@@ -87,6 +88,7 @@ impl From<TaskOptions> for proto::TaskOptions {
             trace: field::string_opt(options.trace),
             overrides: options.overrides.map(Into::into),
             family: options.family.map(|family| (*family).into()),
+            unique: options.unique.map(|unique| (*unique).into()),
         }
     }
 }
@@ -100,6 +102,10 @@ impl TryFrom<proto::TaskOptions> for TaskOptions {
             details: field::text_opt(options.details_json),
             tags: options.tags.into_iter().map(Arc::from).collect(),
             key: field::text_opt(options.key),
+            unique: options
+                .unique
+                .map(|unique| Unique::try_from(unique).map(Box::new))
+                .transpose()?,
             created_by: field::text_opt(options.created_by),
             content_type: field::text_opt(options.content_type),
             trace: field::text_opt(options.trace),
@@ -111,6 +117,38 @@ impl TryFrom<proto::TaskOptions> for TaskOptions {
                 .family
                 .map(|family| Family::try_from(family).map(Box::new))
                 .transpose()?,
+        })
+    }
+}
+
+impl From<Unique> for proto::Unique {
+    fn from(unique: Unique) -> Self {
+        Self {
+            until: proto::HeldUntil::from(unique.until).into(),
+            period_ms: unique.period.map(field::millis),
+            on_conflict: proto::OnConflict::from(unique.on_conflict).into(),
+            max_delay_ms: unique.max_delay.map(field::millis),
+            replaced: unique.replaced,
+        }
+    }
+}
+
+impl TryFrom<proto::Unique> for Unique {
+    type Error = ApiError;
+
+    fn try_from(unique: proto::Unique) -> Result<Self, ApiError> {
+        let on_conflict = enums::on_conflict("unique.on_conflict", unique.on_conflict)?;
+        let until = enums::held_until("unique.until", unique.until)?;
+        let is_named = unique.until != i32::from(proto::HeldUntil::Unspecified);
+        Ok(Self {
+            until: match is_named {
+                true => until,
+                false => on_conflict.default_scope(),
+            },
+            period: unique.period_ms.map(Duration::from_millis),
+            on_conflict,
+            max_delay: unique.max_delay_ms.map(Duration::from_millis),
+            replaced: unique.replaced,
         })
     }
 }
@@ -150,6 +188,7 @@ impl From<Submitted> for proto::Submitted {
             state: enums::state_number(submitted.state),
             run_at_ms: submitted.run_at.millis(),
             existed: submitted.existed,
+            replaced: submitted.replaced,
         }
     }
 }
@@ -164,6 +203,7 @@ impl TryFrom<proto::Submitted> for Submitted {
             state: enums::state_kind("state", submitted.state)?,
             run_at: field::timestamp("run_at", submitted.run_at_ms)?,
             existed: submitted.existed,
+            replaced: submitted.replaced,
         })
     }
 }

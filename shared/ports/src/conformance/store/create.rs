@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dueline_domain::{
     Backoff, Due, Family, Firing, NewTask, Overrides, Policy, Predecessor, Priority, ScheduleName,
-    State, StateKind, TaskEnd, TaskOptions, TriggerOn, Weight, WorkerId,
+    State, StateKind, TaskEnd, TaskOptions, TriggerOn, Unique, Weight, WorkerId,
 };
 use tokio::task::JoinSet;
 
@@ -326,6 +326,11 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
         details: Some(r#"{"a":1,"b":[null,"x"]}"#.into()),
         tags: vec!["one".into(), "two words".into(), "drei'\"\\".into()],
         key: Some("a key".into()),
+        unique: Some(Box::new(Unique {
+            period: Some(secs(5)),
+            replaced: 3,
+            ..Unique::default()
+        })),
         created_by: Some("client@example.org".into()),
         content_type: Some("application/json; charset=utf-8".into()),
         trace: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into()),

@@ -38,6 +38,7 @@ mod model;
 mod safety;
 mod schedules;
 mod staged;
+mod unique;
 mod verbs;
 mod workers;
 
@@ -53,6 +54,7 @@ pub use model::*;
 pub use safety::*;
 pub use schedules::*;
 pub use staged::*;
+pub use unique::*;
 pub use verbs::*;
 pub use workers::*;
 
@@ -80,6 +82,15 @@ macro_rules! store_conformance {
             f_018_the_id_of_a_finished_task_never_runs_again
             one_key_within_a_job_is_one_task
             a_key_is_free_again_when_its_task_is_pruned
+            g_06_a_key_is_held_until_its_task_starts
+            g_06_a_key_is_held_until_its_task_ends
+            g_06_a_period_ends_the_hold_on_a_key
+            g_06_a_submit_is_refused_with_the_holder_of_its_key
+            g_06_a_task_that_waits_is_replaced_by_a_later_submit
+            g_06_a_task_whose_run_has_begun_is_not_replaced
+            g_06_of_racing_submits_of_one_key_one_creates_the_task
+            g_06_a_submit_that_races_with_a_claim_is_never_lost
+            g_06_what_makes_a_task_unique_is_kept
             two_concurrent_submits_of_one_id_create_one_task
             f_001_a_submit_to_an_unknown_job_is_refused
             one_bad_submit_of_a_batch_does_not_affect_the_others
@@ -219,6 +230,7 @@ mod tests {
             include_str!("list.rs"),
             include_str!("jobs.rs"),
             include_str!("schedules.rs"),
+            include_str!("unique.rs"),
             include_str!("workers.rs"),
             include_str!("model.rs"),
         ] {

@@ -50,7 +50,9 @@ impl JobIndex {
     /// Removes a task.
     pub(super) fn remove(&mut self, task: &Task, seq: u64) {
         self.by_seq.remove(&seq);
-        if let Some(key) = key(task) {
+        if let Some(key) = key(task)
+            && self.by_key.get(key) == Some(&task.id)
+        {
             self.by_key.remove(key);
         }
         self.remove_state(task, seq);

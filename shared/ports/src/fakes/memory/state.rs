@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dueline_domain::{
-    EdgeKind, Job, JobName, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskEnd, TaskId,
-    Timestamp, Violation, WorkerId, apply, check_task, check_transition,
+    EdgeKind, Job, JobName, Meeting, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskEnd,
+    TaskId, Timestamp, Violation, WorkerId, apply, check_task, check_transition,
 };
 
 use super::index::JobIndex;
@@ -57,17 +57,35 @@ impl MemoryContents {
             claim_for,
         } = create;
         let job = self.job(&new.job)?.clone();
-        if let Some(existing) = self.existing(&new) {
-            if !existing.matches_submit(&new) {
-                return Err(StoreError::Exists(existing.id));
-            }
-            let task = Box::new(existing.clone());
-            return Ok(Created {
-                task,
-                existed: true,
-            });
-        }
         let may_enqueue = may_enqueue && job.enqueues_at_once();
+        if let Some(existing) = self.existing(&new) {
+            let answer = |task: &Task, replaced| {
+                Ok(Created {
+                    task: Box::new(task.clone()),
+                    existed: true,
+                    replaced,
+                })
+            };
+            match existing.meet(&new, now) {
+                Meeting::Free => {}
+                Meeting::Return => return answer(existing, false),
+                Meeting::Replace => {
+                    let command = Command {
+                        job: new.job.clone(),
+                        id: existing.id,
+                        event: new.replacement(existing, now, token, may_enqueue),
+                        write,
+                    };
+                    let applied = self.apply(now, &command)?;
+                    return answer(&applied.task, true);
+                }
+                Meeting::Differs => return Err(StoreError::Exists(existing.id)),
+                Meeting::Held => {
+                    let (holder, state) = (existing.id, existing.kind());
+                    return Err(StoreError::KeyHeld { holder, state });
+                }
+            }
+        }
         let mut task = new.into_task(&job.policy, now, token, write, may_enqueue);
         if let Some(worker) = claim_for {
             task.claim_on_create(&job.policy, worker);
@@ -82,6 +100,7 @@ impl MemoryContents {
         Ok(Created {
             task: created,
             existed: false,
+            replaced: false,
         })
     }
 

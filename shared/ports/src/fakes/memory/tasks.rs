@@ -173,6 +173,10 @@ fn list(contents: &MemoryContents, query: &ListQuery) -> Result<Page, StoreError
     let mut matching = newest_first
         .filter_map(|(_, id)| contents.tasks.get(id))
         .filter(|stored| matches_query(&stored.task, query))
+        .filter(|stored| {
+            let key = query.key.as_ref();
+            key.is_none_or(|key| index.by_key.get(key) == Some(&stored.task.id))
+        })
         .peekable();
     while page.tasks.len() < query.limit {
         let Some(StoredTask { task, seq }) = matching.next() else {
