@@ -3,15 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Due, Event, Modification, NewTask, Priority, RunningCancel, Task, TaskId, Token, Weight,
+    Due, Event, Family, Modification, NewTask, Predecessor, Priority, RunningCancel, Task,
+    TaskAddress, TaskId, TaskOptions, Token, Weight,
 };
 use dueline_ports::{Clock, Command, Create, Rng, Store, StoreError, TaskQueue, send_enqueued};
-use dueline_runtime::DueSignal;
+use dueline_runtime::{DueSignal, EndSignal, Families, Follower, Performer};
 use dueline_testkit::{EventHistory, HistoryEvent};
 use dueline_trace::Began;
 use tokio::time::{Instant, sleep};
 
-use crate::scenario::{PlannedSubmit, Scenario, UserAction};
+use crate::scenario::{PlannedFamily, PlannedSubmit, Scenario, UserAction};
 
 /// The pause between tries doubles at most this many times.
 const PAUSE_DOUBLINGS_MAX: u32 = 4;
@@ -33,6 +34,9 @@ impl SimulatedClient {
     pub(crate) async fn submit(self, number: usize, submit: PlannedSubmit) {
         let id = Scenario::task_id(number);
         let create = self.create(id, &submit);
+        if !self.wait_for_family(&create).await {
+            return;
+        }
         self.history.record(HistoryEvent::SubmitSent { id });
         let until = Instant::now() + Duration::from_secs(120);
         let mut tries = 0;
@@ -43,6 +47,7 @@ impl SimulatedClient {
                     self.history.record(HistoryEvent::SubmitAcked { id });
                     if !submit.client_dies {
                         self.send_enqueued(&created.task).await;
+                        self.link(&created.task).await;
                     }
                     return;
                 }
@@ -66,6 +71,7 @@ impl SimulatedClient {
             due: Due::from(submit.delay.map(|delay| now.after(delay))),
             priority: Priority::new(submit.priority).unwrap_or_default(),
             weight: Weight::ONE,
+            options: self.options(&submit.family),
             ..NewTask::now(id, job, submit.script.payload())
         };
         Create {
@@ -74,6 +80,73 @@ impl SimulatedClient {
             write: self.rng.write_id(),
             may_enqueue: true,
             claim_for: None,
+        }
+    }
+
+    fn options(&self, planned: &PlannedFamily) -> Option<Box<TaskOptions>> {
+        let predecessor = |number: &usize| {
+            let job = &self.scenario.jobs[self.scenario.submits[*number].job];
+            Predecessor::open(TaskAddress {
+                job: job.name.clone(),
+                id: Scenario::task_id(*number),
+            })
+        };
+        let family = Family {
+            after: planned.after.iter().map(predecessor).collect(),
+            parent: planned.parent.as_ref().map(predecessor),
+            trigger_on: planned.trigger_on,
+            ..Family::default()
+        };
+        (!family.after.is_empty() || family.parent.is_some()).then(|| {
+            Box::new(TaskOptions {
+                family: Some(Box::new(family)),
+                ..TaskOptions::default()
+            })
+        })
+    }
+
+    /// Waits until what the task waits for is stored, as a user does who submits one after the other. Answers whether it is.
+    async fn wait_for_family(&self, create: &Create) -> bool {
+        let mut named = Vec::new();
+        if let Some(family) = create.task.family() {
+            named.extend(family.after.iter().map(|one| one.task.clone()));
+            named.extend(family.parent.iter().map(|one| one.task.clone()));
+        }
+        for task in named {
+            let until = Instant::now() + Duration::from_secs(120);
+            while !matches!(self.store.get(&task.job, &task.id).await, Ok(Some(_))) {
+                if Instant::now() > until {
+                    return false;
+                }
+                sleep(self.pause()).await;
+            }
+        }
+        true
+    }
+
+    /// Connects a stored task with what it waits for, with a few retries. The consumer finds what is missing.
+    async fn link(&self, task: &Task) {
+        if task.family().is_none() {
+            return;
+        }
+        let follower = Follower::of(task.address(), task.family());
+        let ended = EndSignal::default();
+        for _ in 0..3 {
+            let performer = Performer {
+                queue: &*self.queue,
+                due: &self.due,
+                ended: &ended,
+            };
+            let families = Families {
+                store: &*self.store,
+                clock: &*self.clock,
+                rng: &*self.rng,
+                performer,
+            };
+            if families.link(std::slice::from_ref(&follower)).await.is_ok() {
+                return;
+            }
+            sleep(self.pause()).await;
         }
     }
 

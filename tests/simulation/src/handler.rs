@@ -8,7 +8,7 @@ use dueline_executor::{Failure, Handler, HandlerResult, RunningTask, Success};
 use dueline_runtime::TaskGroup;
 use dueline_testkit::{EventHistory, FaultInjector, HistoryEvent, HostGate};
 
-use crate::TaskScript;
+use crate::{TaskScript, families::Stager};
 
 /// Shortest stall; longer than most leases.
 const STALL_MIN: Duration = Duration::from_secs(5);
@@ -23,6 +23,8 @@ pub(crate) struct ScriptedHandler {
     /// How often the host stalls, in thousandths.
     pub(crate) stalls: u32,
     pub(crate) group: TaskGroup,
+    /// Submits tasks from inside runs, in worlds with families.
+    pub(crate) stager: Option<Stager>,
 }
 
 #[async_trait]
@@ -105,6 +107,17 @@ impl ScriptedHandler {
             TaskScript::Fatal => return Err(Failure::fatal("never")),
             // Unwinds like a panic, but prints no message.
             TaskScript::Panic => std::panic::resume_unwind(Box::new("scripted panic")),
+            TaskScript::Stage(times) => {
+                if let Some(stager) = &self.stager {
+                    let staged = stager.stage(task).await;
+                    staged.map_err(|error| {
+                        Failure::retriable(RetryClass::Standard, error.to_string())
+                    })?;
+                }
+                if task.attempt() < times {
+                    return Err(Failure::retriable(RetryClass::Standard, "not yet"));
+                }
+            }
             TaskScript::Poison => {
                 self.gate.kill();
                 self.gate.wait_until_running().await;

@@ -21,7 +21,8 @@ use dueline_status_controller as status;
 use dueline_testkit::{FaultInjector, FaultySinks, HostGate, Switch};
 
 use crate::{
-    handler::ScriptedHandler, link::StatusLink, scenario::HostKind, world::SimulatedWorld,
+    families::Stager, handler::ScriptedHandler, link::StatusLink, scenario::HostKind,
+    world::SimulatedWorld,
 };
 
 /// How long runs may continue after the host was asked to stop.
@@ -301,6 +302,14 @@ impl SimulatedHost {
         service: Arc<controller::ControllerService>,
     ) -> Result<Arc<executor::Executor>, ServiceError> {
         let mut registry = executor::Registry::builder();
+        let stager = world.scenario.mode.has_families().then(|| Stager {
+            store: self.store(world, injector),
+            queue: self.queue(world, injector),
+            clock: self.clock.clone(),
+            rng: rng(injector),
+            due: self.due(world),
+            history: world.history.clone(),
+        });
         for job in &world.scenario.jobs {
             let handler = ScriptedHandler {
                 host: self.number,
@@ -309,6 +318,7 @@ impl SimulatedHost {
                 injector: injector.with_outages(&[]),
                 stalls: world.scenario.stalls,
                 group: world.group.clone(),
+                stager: stager.clone(),
             };
             registry = registry.job(job.name.as_str(), handler);
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+mod families;
 mod handler;
 mod host;
 mod link;
@@ -17,7 +18,8 @@ mod world;
 pub use planted_bugs::PlantedBug;
 pub use run::{first_violation, play, run, run_all};
 pub use scenario::{
-    Disruption, FleetSettings, HostKind, PlannedSubmit, Scenario, UserAction, WorldMode,
+    Disruption, FleetSettings, HostKind, PlannedFamily, PlannedSubmit, Scenario, UserAction,
+    WorldMode,
 };
 pub use script::TaskScript;
 pub use start_delays::{StartDelay, start_delays};

@@ -6,7 +6,7 @@ use dueline_domain::{StateKind, TaskId};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    scenario::{PlannedSubmit, Scenario},
+    scenario::{PlannedFamily, PlannedSubmit, Scenario},
     script::TaskScript,
     start_delays::start_delays,
     world::{SimulatedWorld, wait_until_quiet},
@@ -33,6 +33,7 @@ fn task(job: usize, delay: Option<Duration>) -> PlannedSubmit {
         delay,
         priority: 0,
         client_dies: false,
+        family: PlannedFamily::default(),
     }
 }
 

@@ -17,6 +17,8 @@ pub enum TaskScript {
     Panic,
     /// Crashes the host, each time.
     Poison,
+    /// Submits a task from inside each run; fails this many times, then succeeds.
+    Stage(u32),
 }
 
 impl TaskScript {
@@ -34,6 +36,7 @@ impl fmt::Display for TaskScript {
             Self::Fatal => f.write_str("fatal 0"),
             Self::Panic => f.write_str("panic 0"),
             Self::Poison => f.write_str("poison 0"),
+            Self::Stage(times) => write!(f, "stage {times}"),
         }
     }
 }
@@ -52,6 +55,7 @@ impl FromStr for TaskScript {
             "fatal" => Self::Fatal,
             "panic" => Self::Panic,
             "poison" => Self::Poison,
+            "stage" => Self::Stage(u32::try_from(number).unwrap_or(u32::MAX)),
             _ => return Err(format!("'{word}' is not a script")),
         })
     }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     client::SimulatedClient,
+    families,
     host::SimulatedHost,
     link::StatusDirectory,
     nemesis::Nemesis,
@@ -297,14 +298,20 @@ fn report(world: &SimulatedWorld) -> WorldReport {
         // up the last try of another task on its host.
         successes_after_heal_min: match world.scenario.mode {
             WorldMode::WildClocks => 0,
-            WorldMode::Safety => 1,
-            WorldMode::Liveness | WorldMode::Fleet | WorldMode::FleetLiveness => PROBE_TASKS,
+            WorldMode::Safety | WorldMode::Families => 1,
+            WorldMode::Liveness
+            | WorldMode::Fleet
+            | WorldMode::FleetLiveness
+            | WorldMode::FleetFamilies => PROBE_TASKS,
         },
     };
     let violations = checker.check(&entries, &world.memory.snapshot(), expected);
     let failures = world.failures.lock();
     let mut failures = failures.unwrap_or_else(PoisonError::into_inner).clone();
     failures.extend(violations.iter().map(ToString::to_string));
+    if world.scenario.mode.has_families() {
+        failures.extend(families::check(&entries, &world.counters));
+    }
     count_events(&entries, &world.counters);
     // A pause or a wrong clock can make user code begin late; without such a cause it must not.
     let late = world

@@ -118,3 +118,24 @@ fn a_consumer_that_treats_an_empty_page_as_the_end_is_caught() {
         "every task ends",
     );
 }
+
+const ORDER: &str = "a task goes on only after what it waits for";
+
+#[test]
+fn f_095_a_counter_of_ends_instead_of_a_set_is_caught() {
+    assert_caught_in(WorldMode::Families, PlantedBug::CounterInsteadOfSet, ORDER);
+}
+
+#[test]
+fn f_095_a_release_before_the_end_is_stored_is_caught() {
+    assert_caught_in(WorldMode::Families, PlantedBug::ReleaseBeforeCommit, ORDER);
+}
+
+#[test]
+fn a_13_a_staged_task_that_goes_on_after_a_failed_run_is_caught() {
+    assert_caught_in(
+        WorldMode::Families,
+        PlantedBug::StagedCommittedOnFailure,
+        ORDER,
+    );
+}

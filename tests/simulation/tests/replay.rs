@@ -12,6 +12,8 @@ fn replay() {
         Ok("WildClocks") => WorldMode::WildClocks,
         Ok("Fleet") => WorldMode::Fleet,
         Ok("FleetLiveness") => WorldMode::FleetLiveness,
+        Ok("Families") => WorldMode::Families,
+        Ok("FleetFamilies") => WorldMode::FleetFamilies,
         _ => WorldMode::Safety,
     };
     let scenario = Scenario::new(seed.unwrap_or(0), mode);

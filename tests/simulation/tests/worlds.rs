@@ -153,6 +153,26 @@ fn f_117_a_fleet_loses_no_task_whatever_faults_its_services_have() {
     assert_all_happened(&counters, &expected);
 }
 
+/// Events of worlds with families.
+const FAMILY_EVENTS: [&str; 4] = [
+    "waiting task went on",
+    "waiting task cancelled",
+    "staged task went on",
+    "staged task discarded",
+];
+
+#[test]
+fn f_095_a_13_tasks_that_wait_go_on_in_order_whatever_faults_the_store_has() {
+    let counters = run_all(seeds(80), WorldMode::Families);
+    assert_all_happened(&counters, &FAMILY_EVENTS);
+}
+
+#[test]
+fn f_095_a_13_tasks_that_wait_go_on_in_order_in_a_fleet() {
+    let counters = run_all(seeds(30), WorldMode::FleetFamilies);
+    assert_all_happened(&counters, &FAMILY_EVENTS);
+}
+
 #[test]
 fn f_117_a_fleet_that_heals_step_by_step_finishes_every_task_and_then_has_no_errors() {
     let counters = run_all(seeds(50), WorldMode::FleetLiveness);
@@ -174,6 +194,8 @@ fn the_same_seed_makes_the_same_history() {
         (WorldMode::Liveness, 10),
         (WorldMode::Fleet, 8),
         (WorldMode::FleetLiveness, 5),
+        (WorldMode::Families, 8),
+        (WorldMode::FleetFamilies, 4),
     ];
     for (mode, seeds) in modes {
         for seed in 0..seeds {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use dueline_domain::{
-    State, StateKind, Task, TaskId, Timestamp, Token, Verb, WorkerId, check_transition,
+    Effect, State, StateKind, Task, TaskId, Timestamp, Token, Verb, WorkerId, check_transition,
 };
 
 use super::{Checker, Violations};
@@ -163,7 +163,11 @@ impl TaskTimeline {
             "one final state",
             detail,
         );
-        if settled && after.owed.is_none() {
+        let owes = |task: &Task| {
+            let owed = task.owed.as_ref();
+            owed.is_some_and(|owed| owed.effects.contains(&Effect::Deliver))
+        };
+        if settled && owes(before) && !owes(after) {
             let done = before
                 .finished_at
                 .is_some_and(|at| self.delivered.contains(&at));

@@ -9,8 +9,8 @@ use std::{
 use async_trait::async_trait;
 use dueline_consumer::CONSUMER_KIND;
 use dueline_domain::{
-    Effect, Event, JobName, Owed, Reason, Rejected, Settle, State, StateKind, Task, TaskId,
-    Timestamp, Token, WorkerId,
+    Effect, Event, JobName, Owed, Reason, Rejected, Release, Settle, State, StateKind, Task,
+    TaskId, Timestamp, Token, WorkerId,
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Rng as _, Store, StoreError,
@@ -135,6 +135,7 @@ impl BuggyStore {
         let (now, command) = match self.bug {
             PlantedBug::NoTokenCheck => (now, with_current_token(command, &task)),
             PlantedBug::WatchdogWithoutCompare => with_current_view(now, command, &task),
+            PlantedBug::StagedCommittedOnFailure => (now, with_success(command)),
             PlantedBug::TrustsIndex if is_stale(&command, &task) => {
                 with_current_view(now, command, &task)
             }
@@ -144,6 +145,14 @@ impl BuggyStore {
             Event::Claim(claim) => Some(claim.token),
             _ => None,
         };
+        let counted = match self.bug {
+            PlantedBug::CounterInsteadOfSet => with_next_predecessor(&command, &task),
+            _ => None,
+        };
+        if let Some(counted) = counted {
+            let answer = self.inner.apply(now, vec![counted]).await.pop();
+            return answer.unwrap_or(Err(StoreError::Throttled));
+        }
         let answer = self.inner.apply(now, vec![command]).await.pop();
         match answer.unwrap_or(Err(StoreError::Throttled)) {
             Err(StoreError::Rejected(Rejected {
@@ -158,6 +167,34 @@ impl BuggyStore {
             answer => answer,
         }
     }
+}
+
+/// The end of a run as a success.
+fn with_success(mut command: Command) -> Command {
+    if let Event::RunEnded(ended) = &mut command.event {
+        ended.succeeded = true;
+    }
+    command
+}
+
+/// An end that the task knows already, as that of another predecessor.
+fn with_next_predecessor(command: &Command, task: &Task) -> Option<Command> {
+    let Event::Release(release) = &command.event else {
+        return None;
+    };
+    let family = task.family()?;
+    let is_known = family
+        .after
+        .iter()
+        .any(|one| one.task == release.from && one.end.is_some());
+    let next = family.after.iter().find(|one| one.end.is_none());
+    let next = next.filter(|_| is_known)?;
+    let mut command = command.clone();
+    command.event = Event::Release(Release {
+        from: next.task.clone(),
+        ..release.clone()
+    });
+    Some(command)
 }
 
 /// The same event with the task's current token.
@@ -252,6 +289,12 @@ impl StoreLayer for BuggyStore {
     async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
         let call = || self.inner.get(job, id);
         let mut found = self.call_and_retry(call, is_throttled).await?;
+        if self.is(PlantedBug::ReleaseBeforeCommit)
+            && let Some(task) = found.as_mut()
+            && task.kind() == StateKind::Processing
+        {
+            (task.state, task.finished_at) = (State::Succeeded, Some(task.changed_at));
+        }
         if self.is(PlantedBug::DeliverBeforeCommit)
             && let Some(task) = found.as_mut()
             && task.kind() == StateKind::Processing

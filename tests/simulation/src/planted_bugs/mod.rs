@@ -38,6 +38,12 @@ pub enum PlantedBug {
     DeliverBeforeCommit,
     /// An owed delivery is settled as soon as it is found, before it is done.
     SettleBeforeDelivery,
+    /// A task that waits for several others counts their ends: the same end that is notified twice counts twice.
+    CounterInsteadOfSet,
+    /// A task whose run is in progress is taken for one that has succeeded, by those who wait for it.
+    ReleaseBeforeCommit,
+    /// What a run has staged goes on however that run ends.
+    StagedCommittedOnFailure,
 }
 
 impl PlantedBug {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use dueline_domain::{Job, Policy};
 use dueline_testkit::{HotSpot, IndexFaults, QueueFaults, StoreFaults, StoreMethod};
 
-use super::{Disruption, PlannedSubmit, Scenario, ScenarioRng, WorldMode, disruptions};
+use super::{
+    Disruption, PlannedFamily, PlannedSubmit, Scenario, ScenarioRng, WorldMode, disruptions,
+};
 use crate::TaskScript;
 
 /// Consumers treat a member as gone after this many intervals without a registration.
@@ -110,6 +112,7 @@ impl Scenario {
             delay: rng.chance(50).then(|| rng.ms(500, 5_000)),
             priority: 0,
             client_dies: false,
+            family: PlannedFamily::default(),
         };
         Self {
             hosts,

@@ -19,7 +19,7 @@ use dueline_testkit::{QueueFaults, StoreFaults};
 pub use self::{
     disruptions::{Disruption, HostKind},
     fleet::FleetSettings,
-    work::{PlannedSubmit, UserAction},
+    work::{PlannedFamily, PlannedSubmit, UserAction},
 };
 
 /// The time at which every world begins.
@@ -42,12 +42,24 @@ pub enum WorldMode {
     /// A fleet in which some hosts die for good. The rest heals step by step: first the hosts, then the store and the
     /// queues, then the index. Every task ends, and after that no error occurs.
     FleetLiveness,
+    /// As [`WorldMode::Safety`], with tasks that wait for others, and that runs submit.
+    Families,
+    /// The same for a fleet.
+    FleetFamilies,
 }
 
 impl WorldMode {
+    /// Whether its tasks wait for others.
+    pub const fn has_families(self) -> bool {
+        matches!(self, Self::Families | Self::FleetFamilies)
+    }
+
     /// Whether its worlds are fleets.
     pub const fn is_fleet(self) -> bool {
-        matches!(self, Self::Fleet | Self::FleetLiveness)
+        matches!(
+            self,
+            Self::Fleet | Self::FleetLiveness | Self::FleetFamilies
+        )
     }
 }
 
@@ -150,7 +162,7 @@ impl Scenario {
             true => rng.range(30, 75),
             false => rng.range(15, 35),
         });
-        let submits = work::submits(&rng, mode, jobs.len(), heal_at);
+        let mut submits = work::submits(&rng, mode, jobs.len(), heal_at);
         let user_actions = work::user_actions(&rng, mode, submits.len(), heal_at);
         // A separate generator, so that fleet settings do not change the other draws of a seed.
         let fleet_rng = ScenarioRng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mode as u64);
@@ -159,7 +171,7 @@ impl Scenario {
             .then(|| FleetSettings::new(&fleet_rng, mode, hosts));
         let disruptions = match mode {
             WorldMode::Liveness => disruptions::permanent(&rng, hosts, &jobs),
-            WorldMode::Fleet | WorldMode::FleetLiveness => {
+            WorldMode::Fleet | WorldMode::FleetLiveness | WorldMode::FleetFamilies => {
                 fleet::disruptions(&fleet_rng, mode, fleet.as_ref(), hosts, &jobs, heal_at)
             }
             _ => disruptions::transient(&rng, hosts, &jobs, heal_at, skew_max_ms),
@@ -172,10 +184,14 @@ impl Scenario {
             }
             _ => 0,
         };
-        let slack = if mode == WorldMode::WildClocks {
-            4_000
-        } else {
-            240
+        if mode.has_families() {
+            work::plan_families(&fleet_rng, &mut submits);
+        }
+        let slack = match mode {
+            WorldMode::WildClocks => 4_000,
+            // A task whose release was lost is checked after a minute, then less and less often.
+            _ if mode.has_families() => 8_000,
+            _ => 240,
         };
         Self {
             seed,
@@ -238,6 +254,17 @@ impl Scenario {
         let pauses =
             |(_, disruption): &(_, Disruption)| matches!(disruption, Disruption::Pause(..));
         !self.skew_max.is_zero() || self.stalls > 0 || self.disruptions.iter().any(pauses)
+    }
+
+    /// The id of the task that a run of the task with this number stages.
+    pub fn staged_id(number: usize, attempt: u32) -> TaskId {
+        Self::task_id(100_000 + 1_000 * number + usize::try_from(attempt).unwrap_or(0))
+    }
+
+    /// The number of a task with this id.
+    pub fn number_of(id: TaskId) -> usize {
+        let bytes: [u8; 8] = id.as_bytes()[8..].try_into().unwrap_or_default();
+        usize::try_from(u64::from_be_bytes(bytes)).map_or(0, |number| number.saturating_sub(1))
     }
 
     /// The id of the task with this number.

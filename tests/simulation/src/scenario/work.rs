@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dueline_domain::TriggerOn;
+
 use super::{ScenarioRng, WorldMode};
 use crate::TaskScript;
 
@@ -20,6 +22,19 @@ pub struct PlannedSubmit {
     pub priority: i64,
     /// Whether the client dies after the store's answer, before it sends the message.
     pub client_dies: bool,
+    /// What it waits for.
+    pub family: PlannedFamily,
+}
+
+/// What a task waits for: tasks with these numbers, which are submitted before.
+#[derive(Clone, Debug, Default)]
+pub struct PlannedFamily {
+    /// Its predecessors.
+    pub after: Vec<usize>,
+    /// Its parent.
+    pub parent: Option<usize>,
+    /// Which ends of its predecessors let it go on.
+    pub trigger_on: TriggerOn,
 }
 
 /// A change that a user makes to the task with this number.
@@ -51,6 +66,7 @@ pub(super) fn submits(
         delay: rng.chance(40).then(|| rng.ms(0, 10_000)),
         priority: rng.range(0, 201).cast_signed() - 100,
         client_dies: rng.chance(10),
+        family: PlannedFamily::default(),
     };
     let count = match mode.is_fleet() {
         true => rng.range(20, 31),
@@ -76,6 +92,30 @@ fn script(rng: &ScenarioRng, mode: WorldMode) -> TaskScript {
     }
 }
 
+/// Lets tasks wait for earlier ones, and runs stage others.
+pub(super) fn plan_families(rng: &ScenarioRng, submits: &mut [PlannedSubmit]) {
+    for (number, submit) in submits.iter_mut().enumerate() {
+        if rng.chance(25) {
+            submit.script = TaskScript::Stage(u32::try_from(rng.range(0, 3)).unwrap_or(0));
+        }
+        let family = &mut submit.family;
+        if number == 0 {
+            continue;
+        }
+        match rng.range(0, 10) {
+            0..6 => {
+                let after = (0..rng.range(1, 4)).map(|_| rng.index(number));
+                family.after = after.collect();
+                family.after.sort_unstable();
+                family.after.dedup();
+                family.trigger_on = TriggerOn::ALL[rng.index(TriggerOn::ALL.len())];
+            }
+            6..8 => family.parent = Some(rng.index(number)),
+            _ => {}
+        }
+    }
+}
+
 pub(super) fn user_actions(
     rng: &ScenarioRng,
     mode: WorldMode,
@@ -93,6 +133,8 @@ pub(super) fn user_actions(
             1..4 => UserAction::Stop(task),
             4 => UserAction::Postpone(task, rng.ms(0, 8_000)),
             5 => UserAction::RaisePriority(task),
+            // What has gone on because of an end stays as it is, so that a later end proves nothing.
+            _ if mode.has_families() => UserAction::RaisePriority(task),
             _ => UserAction::Redrive(task),
         };
         (rng.ms(0, window), action)
