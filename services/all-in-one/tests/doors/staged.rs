@@ -115,6 +115,10 @@ async fn a_13_what_is_submitted_from_inside_a_run_lives_and_dies_with_that_run()
         !view.to_string().contains(&work.token.to_string()),
         "{view}"
     );
+    let explained = format!("{}/explain", path(id(3)));
+    let explained = node.send(Method::GET, &explained, None).await;
+    let why = format!("the task waits for the run of mail/{}", id(1));
+    assert!(explained.to_string().contains(&why), "{explained}");
     let family = format!("{}/family", path(id(1)));
     let page = node.send(Method::GET, &family, None).await;
     let members = page["members"].as_array().unwrap();

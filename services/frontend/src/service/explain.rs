@@ -77,7 +77,7 @@ impl Inner {
             let run = family.open_run().map(|run| (EdgeKind::Staged, &run.task));
             let all = run.into_iter().chain(family.open());
             open.extend(all.map(|(kind, other)| match kind {
-                EdgeKind::Staged => ("the run that has submitted it, of", other),
+                EdgeKind::Staged => ("the run of", other),
                 EdgeKind::Child => ("its parent", other),
                 EdgeKind::Follower => ("its predecessor", other),
             }));
