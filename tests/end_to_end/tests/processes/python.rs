@@ -90,5 +90,39 @@ async fn f_133_g_16_a_worker_in_another_language_completes_tasks_over_http_alone
         "{task}\n{}",
         worker.log()
     );
-    worker.kill().await;
+
+    // It is listed, so that operators see who serves the job; and it stops a run that is cancelled.
+    let id = server
+        .api
+        .submit("squares", json!({"payload": {"n": 9, "seconds": 60}}))
+        .await;
+    let running = server.api.in_state("squares", &id, "processing", s(30));
+    let owner = running.await["owner"].clone();
+    let listed = server.api.get("workers").await.expect_success();
+    let listed = &listed["workers"][0];
+    assert_eq!(
+        (&listed["id"], &listed["jobs"]),
+        (&owner, &json!(["squares"]))
+    );
+    let cancel = format!("jobs/squares/tasks/{id}/cancel");
+    let request = json!({"running": "request"});
+    server.api.post(&cancel, &request).await.expect_success();
+    let task = server.api.finished("squares", &id, s(30)).await;
+    assert_eq!(task["state"], "cancelled", "{task}");
+
+    // Asked to stop, it ends the task that it has and leaves.
+    let id = server
+        .api
+        .submit("squares", json!({"payload": {"n": 3, "seconds": 2}}))
+        .await;
+    server
+        .api
+        .in_state("squares", &id, "processing", s(30))
+        .await;
+    worker.signal("TERM");
+    assert!(worker.exited(s(30)).await.success(), "{}", worker.log());
+    let task = server.api.finished("squares", &id, s(1)).await;
+    assert_eq!(task["result"], 9, "{task}");
+    let listed = server.api.get("workers").await.expect_success();
+    assert_eq!(listed["workers"], json!([]));
 }
