@@ -3,8 +3,8 @@
 mod kit;
 
 use dueline_domain::{
-    EdgeKind, Effect, Event, Family, NewTask, Predecessor, Release, Settle, StateKind, Task,
-    TaskEnd, TaskOptions,
+    EdgeKind, Effect, Event, Family, FromRun, NewTask, Predecessor, Release, RunEnded, Settle,
+    StateKind, Task, TaskEnd, TaskOptions,
 };
 use dueline_ports::{Edge, FamilyStore as _, Rng as _};
 use kit::TaskDriver;
@@ -146,4 +146,59 @@ async fn f_094_a_child_costs_eight_write_units_more_than_a_plain_task() {
     // A plain task costs five: two, one and two.
     let units = [added, begun, ended, recorded, settled];
     assert_eq!(units, [3.0, 4.0, 3.0, 1.0, 2.0]);
+}
+
+#[tokio::test]
+async fn a_13_a_staged_task_costs_what_a_follower_does_and_its_run_one_write_unit_once() {
+    let mut metered = MeteredDriver::new().await;
+    let from = metered.driver.create(0, metered.driver.task(500)).await;
+    let from = metered.driver.run(20, &from).await;
+    metered.step_units();
+    let run = from.state.token().unwrap();
+    let stage = Event::Stage { token: run };
+    let from = metered.driver.apply(30, &from, stage).await;
+    assert_eq!(metered.step_units(), 1.0);
+    let mut new = metered.driver.task(500);
+    new.options = Some(Box::new(TaskOptions {
+        family: Some(Box::new(Family {
+            from_run: Some(FromRun {
+                task: from.address(),
+                token: run,
+                end: None,
+            }),
+            ..Family::default()
+        })),
+        ..TaskOptions::default()
+    }));
+    let task = metered.driver.create(40, new).await;
+    let edge = Edge {
+        from: from.address(),
+        kind: EdgeKind::Staged,
+        to: task.address(),
+    };
+    metered.driver.store.put_edges(vec![edge]).await.unwrap();
+    let added = metered.step_units();
+    let from = metered.driver.succeed(900, &from).await;
+    let settle = Event::Settle(Settle {
+        seen: from.write,
+        effect: Effect::Staged,
+        failed: None,
+    });
+    metered.step_units();
+    metered.driver.apply(910, &from, settle).await;
+    let settled = metered.step_units();
+    let ended = Event::RunEnded(RunEnded {
+        run,
+        succeeded: true,
+        token: Some(metered.driver.rng.token()),
+    });
+    let task = metered.driver.apply(920, &task, ended).await;
+    let released = metered.step_units();
+    let task = metered.driver.run(940, &task).await;
+    let begun = metered.step_units();
+    metered.driver.succeed(1_900, &task).await;
+    let finished = metered.step_units();
+    // As of a follower: nine in all.
+    let units = [added, released, begun, finished, settled];
+    assert_eq!(units, [3.0, 1.0, 3.0, 2.0, 2.0]);
 }

@@ -41,6 +41,8 @@ async fn f_095_what_commands_print_is_the_input_of_the_next_ones_without_another
     let last = api.finished("load", &load, s(30)).await;
     let text = format!("fruit of transform/{transform} succeeded 16: 4,plums\n3,pears\n\n");
     assert_eq!(last["result_text"], text, "{last}");
+    let repaired = repairs(&server).await;
+    assert!(repaired.abs() < f64::EPSILON, "{repaired} repairs");
 }
 
 fn id(number: usize) -> String {
