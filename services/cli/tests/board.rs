@@ -115,3 +115,27 @@ async fn f_079_a_claim_sends_its_lifetime_or_never() {
         assert_eq!(output.code, 2, "{bad}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_153_a_drop_goes_on_until_there_is_no_next_page() {
+    let server = FakeServer::start(|request| {
+        let is_first = !request.body.contains("cursor");
+        let answer = match is_first {
+            true => r#"{"dropped": 1000, "left": 2, "next": "p-7"}"#,
+            false => r#"{"dropped": 5, "left": 0}"#,
+        };
+        (200, answer.into())
+    })
+    .await;
+    let args = ["job", "drop", "mail", "--tag", "x", "--reason", "no use"];
+    let output = server.run(&args).await;
+    let printed = "1005 tasks of job mail dropped; 2 were claimed or ended meanwhile\n";
+    assert_eq!((output.code, output.stdout.as_str()), (0, printed));
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in &requests {
+        assert_eq!(request.uri.path(), "/v1/jobs/mail/tasks:drop");
+        assert!(request.body.contains(r#""tag":"x""#), "{}", request.body);
+    }
+    assert!(requests[1].body.contains(r#""cursor":"p-7""#));
+}

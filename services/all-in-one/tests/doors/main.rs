@@ -3,6 +3,7 @@
 
 mod board;
 mod cases;
+mod drop;
 mod explain;
 mod families;
 mod looks;

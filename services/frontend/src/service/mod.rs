@@ -4,6 +4,7 @@ mod board;
 mod change;
 mod child_counts;
 mod critical_path;
+mod drop;
 mod explain;
 mod families;
 mod family_view;

@@ -6,6 +6,7 @@ mod cancel;
 mod claim_task;
 mod delete_job;
 mod delete_schedule;
+mod drop_tasks;
 mod explain_task;
 mod get_family;
 mod get_job;
@@ -41,6 +42,7 @@ pub use self::{
     claim_task::{ClaimTask, ClaimedTask},
     delete_job::DeleteJob,
     delete_schedule::DeleteSchedule,
+    drop_tasks::{DropTasks, DroppedTasks},
     explain_task::{Cause, ExplainTask, Explanation},
     get_family::{FamilyMember, FamilyPage, GetFamily, PathStep},
     get_job::GetJob,
@@ -109,6 +111,7 @@ macro_rules! with_operations {
             list_tasks: ListTasks,
             get_family: GetFamily,
             cancel: Cancel,
+            drop_tasks: DropTasks,
             modify: Modify,
             redrive: Redrive,
             claim_task: ClaimTask,

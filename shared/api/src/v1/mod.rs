@@ -10,6 +10,7 @@ mod assignment;
 mod backoff;
 mod board;
 mod claim;
+mod drop;
 mod family;
 mod handler;
 mod job;
@@ -33,6 +34,7 @@ pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
 pub use board::{ClaimableList, ClaimableView, ExplanationView, RunsView, SchedulingView};
 pub use claim::{ClaimRequest, LeaseView, LifetimeSpec};
+pub use drop::{DropRequest, DroppedView};
 pub use family::{
     FamilyView, FromRunSpec, FromRunView, MemberView, PathStepView, PredecessorSpec,
     PredecessorView,

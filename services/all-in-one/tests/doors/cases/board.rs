@@ -1,6 +1,8 @@
-//! Claims that are refused.
+//! Claims and drops that are refused.
 
-use dueline_api::operation::{ClaimTask, ExplainTask, GetLease, GetRuns, GetScheduling, WaitAny};
+use dueline_api::operation::{
+    ClaimTask, DropTasks, ExplainTask, GetLease, GetRuns, GetScheduling, WaitAny,
+};
 use dueline_domain::{ClaimLifetime, WorkerId};
 
 use super::*;
@@ -12,6 +14,15 @@ fn claim(lifetime: ClaimLifetime) -> ClaimTask {
         owner: WorkerId::parse("ann").unwrap(),
         lifetime,
         request: None,
+    }
+}
+
+fn drop_tasks(job: &str, tag: Option<&str>) -> DropTasks {
+    DropTasks {
+        job: JobName::parse(job).unwrap(),
+        tag: tag.map(Arc::from),
+        reason: None,
+        cursor: None,
     }
 }
 
@@ -86,6 +97,22 @@ pub(super) fn board() -> Vec<Case> {
                 Some(json!({"owner": "ann"})),
             ),
             ask!(frontend => frontend.call(&call(), ClaimTask { id: gone, ..claim(ClaimLifetime::OfJob) })),
+        ),
+        case(
+            "a drop of a collection without a name",
+            ("blank", Some("tag")),
+            (
+                Method::POST,
+                "jobs/mail/tasks:drop",
+                Some(json!({"tag": " "})),
+            ),
+            ask!(frontend => frontend.call(&call(), drop_tasks("mail", Some(" ")))),
+        ),
+        case(
+            "a drop in a job that does not exist",
+            ("unknown_job", None),
+            (Method::POST, "jobs/nope/tasks:drop", None),
+            ask!(frontend => frontend.call(&call(), drop_tasks("nope", None))),
         ),
         case(
             "a wait for a task of no job",

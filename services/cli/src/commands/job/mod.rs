@@ -2,6 +2,7 @@
 
 mod apply;
 mod delete;
+mod drop;
 mod get;
 mod http_handler;
 mod list;
@@ -31,6 +32,8 @@ pub enum Command {
     Pause(pause::Pause),
     /// Enqueue the tasks of a paused job again
     Resume(pause::Resume),
+    /// End the tasks of a job, or those with a tag, that no worker owns
+    Drop(drop::Drop),
     /// Count the tasks of a job by state
     Stats(stats::Stats),
 }
@@ -44,6 +47,7 @@ impl Command {
             Self::Delete(command) => command.run(context).await,
             Self::Pause(command) => command.run(context).await,
             Self::Resume(command) => command.run(context).await,
+            Self::Drop(command) => command.run(context).await,
             Self::Stats(command) => command.run(context).await,
         }
     }

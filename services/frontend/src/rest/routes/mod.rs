@@ -2,6 +2,7 @@
 
 mod batch;
 mod board;
+mod drop;
 mod health;
 mod jobs;
 mod reports;
@@ -51,6 +52,7 @@ pub(super) fn all() -> OpenApiRouter<Arc<App>> {
         .merge(jobs::routes())
         .merge(tasks::routes())
         .merge(batch::routes())
+        .merge(drop::routes())
         .merge(task::routes())
         .merge(board::routes())
         .merge(schedules::routes())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{NewTask, StateKind, TaskId, TaskOptions};
+use dueline_domain::{Event, NewTask, StateKind, TaskId, TaskOptions};
 
 use super::kit::{StoreKit, at, fatal, ids, job, job_name};
 use crate::{ListQuery, Store, StoreError};
@@ -194,4 +194,45 @@ pub async fn a_list_can_be_filtered_by_due_time(store: Arc<dyn Store>) {
     assert_eq!(before, [tasks[1]], "`due_before` is exclusive");
     let within = listed(&kit, &between(Some(1_001), Some(3_000))).await;
     assert_eq!(within, [tasks[2]]);
+}
+
+pub async fn f_153_a_list_that_drops_what_it_shows_misses_no_task(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let tagged = |tag: &str| {
+        kit.task_with(TaskOptions {
+            tags: vec![tag.into()],
+            ..TaskOptions::default()
+        })
+    };
+    let batch = |tag| (0..40).map(|_| tagged(tag)).collect();
+    let wanted = kit.create_all(0, batch("a")).await;
+    let others = kit.create_all(1, batch("b")).await;
+    let mut query = ListQuery {
+        states: vec![StateKind::New, StateKind::Enqueued, StateKind::Retriable],
+        tag: Some("a".into()),
+        limit: 7,
+        ..ListQuery::of(job_name("mail"))
+    };
+    let mut dropped = 0;
+    loop {
+        let page = kit.store.list(query.clone()).await.expect("a page");
+        for task in page.tasks {
+            let reason = "no use".into();
+            kit.apply(2, &task, Event::Drop { reason }).await;
+            dropped += 1;
+        }
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(dropped, wanted.len(), "each is shown once");
+    for task in wanted {
+        let task = kit.get(&task).await;
+        assert_eq!(task.kind(), StateKind::Dropped);
+        assert_eq!(task.error.as_deref(), Some("no use"));
+    }
+    for task in others {
+        assert_eq!(kit.get(&task).await, task);
+    }
 }

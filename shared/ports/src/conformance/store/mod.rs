@@ -123,6 +123,7 @@ macro_rules! store_conformance {
             f_018_an_owned_task_cannot_be_modified
             a_failed_task_can_be_redriven
             a_gate_can_drop_a_task_without_an_owner
+            f_153_a_list_that_drops_what_it_shows_misses_no_task
             f_077_an_owner_can_trash_its_task
             f_075_an_owner_can_abandon_its_task
             an_owner_can_set_the_end_of_its_lease
