@@ -614,10 +614,10 @@ mod tests {
         NewTask::now(id, job, Bytes::from_static(b"hello"))
     }
 
-    fn stored() -> Task {
+    fn stored(new: NewTask) -> Task {
         let (token, write) = (Token::from_random(1), WriteId::from_random(1));
         let now = Timestamp::clamped(1_000);
-        submit().into_task(&Policy::default(), now, token, write, true)
+        new.into_task(&Policy::default(), now, token, write, true)
     }
 
     fn with(options: TaskOptions) -> NewTask {
@@ -633,9 +633,7 @@ mod tests {
             due: Due::At(Timestamp::clamped(ms)),
             ..submit()
         };
-        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
-        let now = Timestamp::clamped(1_000);
-        let mut task = due(5_000).into_task(&Policy::default(), now, token, write, true);
+        let mut task = stored(due(5_000));
         task.reschedule(Timestamp::clamped(6_000));
         assert!(task.matches_submit(&due(5_000)));
         assert!(!task.matches_submit(&due(6_000)));
@@ -655,15 +653,12 @@ mod tests {
             original_run_at: Some(Timestamp::clamped(5)),
             ..TaskOptions::default()
         });
-        let (token, write) = (Token::from_random(1), WriteId::from_random(1));
-        let now = Timestamp::clamped(1_000);
-        let task = submit.into_task(&Policy::default(), now, token, write, true);
-        assert_eq!(task.original_run_at(), now);
+        assert_eq!(stored(submit).original_run_at(), Timestamp::clamped(1_000));
     }
 
     #[test]
     fn a_repeated_submit_may_differ_in_client_trace_and_empty_overrides() {
-        assert!(stored().matches_submit(&submit()));
+        assert!(stored(submit()).matches_submit(&submit()));
         let repeated = with(TaskOptions {
             created_by: Some("cron".into()),
             content_type: Some("text/plain".into()),
@@ -671,7 +666,7 @@ mod tests {
             overrides: Some(Overrides::default()),
             ..TaskOptions::default()
         });
-        assert!(stored().matches_submit(&repeated));
+        assert!(stored(submit()).matches_submit(&repeated));
     }
 
     #[test]
@@ -699,7 +694,7 @@ mod tests {
             }),
         ];
         for other in others {
-            assert!(!stored().matches_submit(&other), "{other:?}");
+            assert!(!stored(submit()).matches_submit(&other), "{other:?}");
         }
     }
 }
