@@ -198,6 +198,17 @@ async fn g_06_a_unique_submit_that_finds_its_key_held_pays_reads_instead_of_a_tr
         steps.push((metered.step_units(), reads));
         first = first.or(Some(answer.task));
     }
+    // A refusal, and a replacement that is due earlier, which moves the entry of the due index.
+    for on_conflict in [OnConflict::Reject, OnConflict::Replace] {
+        let reads = metered.driver.cost().read_units;
+        let mut earlier = new(&metered, on_conflict);
+        earlier.due = Due::At(at(30_000));
+        let create = metered.driver.request(earlier);
+        let answer = metered.driver.store.create(at(0), vec![create]).await;
+        assert_eq!(answer[0].is_ok(), on_conflict == OnConflict::Replace);
+        let reads = metered.driver.cost().read_units - reads - of_jobs;
+        steps.push((metered.step_units(), reads));
+    }
     // A task that has started, whose key is taken over.
     let first = metered.driver.get(&first.unwrap()).await.unwrap();
     let enqueued = metered.driver.trigger(60_000, &first).await;
@@ -210,7 +221,15 @@ async fn g_06_a_unique_submit_that_finds_its_key_held_pays_reads_instead_of_a_tr
         .await;
     let reads = metered.driver.cost().read_units - reads - of_jobs;
     steps.push((metered.step_units(), reads));
-    let expected = [(5.0, 1.0), (0.0, 3.0), (1.0, 3.0), (1.0, 3.0), (5.0, 3.0)];
+    let expected = [
+        (5.0, 1.0),
+        (0.0, 3.0),
+        (1.0, 3.0),
+        (1.0, 3.0),
+        (0.0, 3.0),
+        (3.0, 3.0),
+        (5.0, 3.0),
+    ];
     assert_eq!(steps, expected, "write units and read units");
 }
 

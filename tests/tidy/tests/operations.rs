@@ -32,7 +32,7 @@ fn files_in(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a file names the type or the messages of an operation, outside of comments. The verbs of the lifecycle are
+/// Whether a file names the type or the messages of an operation, outside of comments and texts. The verbs of the lifecycle are
 /// something else: a refused verb without a text of its own gets a general one.
 fn names(path: &Path, operation: &str) -> bool {
     let (request, module) = (format!("{operation}Request"), operation.to_lowercase());
@@ -40,7 +40,9 @@ fn names(path: &Path, operation: &str) -> bool {
     let code = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
-    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
+    // Every second part of a line is in quotes: a text for people may name a command.
+    let code = code.flat_map(|line| line.split('"').step_by(2));
+    code.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
         .any(|word| word == operation || word == request || word == module)
 }
 

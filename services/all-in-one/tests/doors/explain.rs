@@ -208,6 +208,15 @@ async fn g_03_the_fact_that_holds_a_task_up_is_named_with_what_ends_it() {
         .expect(id, &Cause::Ended, "is trashed: unreadable", &release)
         .await;
 
+    let cancelled = asked.submit(json!({})).await;
+    let path = format!("jobs/mail/tasks/{cancelled}/cancel");
+    asked
+        .post(&path, json!({"reason": "no longer needed"}))
+        .await;
+    asked
+        .expect(cancelled, &Cause::Ended, "no longer needed", "a new task")
+        .await;
+
     // Limits of the job. Two tasks are enqueued from above.
     asked.put_mail(json!({"quota": {"running_max": 2}})).await;
     let limited = asked.submit(json!({})).await;

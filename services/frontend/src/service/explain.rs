@@ -308,7 +308,10 @@ fn ended(task: &Task) -> Fact {
     let message = format!("the task is {kind}{why}");
     let release = match kind {
         StateKind::Succeeded => "nothing: it is done".to_owned(),
-        _ => format!("dueline task redrive {}", task.address()),
+        StateKind::Failed | StateKind::Trashed => {
+            format!("dueline task redrive {}", task.address())
+        }
+        _ => "a new task: one that was cancelled or dropped does not run again".to_owned(),
     };
     Fact::new(Cause::Ended, message, release)
 }
