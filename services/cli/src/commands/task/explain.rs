@@ -25,7 +25,7 @@ impl Explain {
         context.output.show(&answer, context.now(), |_| {
             let found: ExplanationView = answer.read()?;
             Ok(format!(
-                "state    {}\ncause    {}\nwhy      {}\nreleased {}",
+                "state        {}\ncause        {}\nwhy          {}\nreleased by  {}",
                 found.state,
                 clean(&found.cause),
                 clean(&found.message),
