@@ -111,7 +111,7 @@ async fn g_03_the_fact_that_holds_a_task_up_is_named_with_what_ends_it() {
     };
     let delayed: TaskId = TASK.parse().unwrap();
     let found = asked
-        .expect(delayed, &Cause::NotDue, "is due at", "--run-at now")
+        .expect(delayed, &Cause::NotDue, "is due at", "--in 0s")
         .await;
     assert!(found.until.is_some() && found.ahead.is_none(), "{found:?}");
     let path = "jobs/mail/pause";
@@ -191,7 +191,7 @@ async fn g_03_the_fact_that_holds_a_task_up_is_named_with_what_ends_it() {
     let failed = json!({"error": "no route to host"});
     asked.report(id, "fail", &token, failed).await;
     let found = asked
-        .expect(id, &Cause::Retrying, "no route to host", "--run-at now")
+        .expect(id, &Cause::Retrying, "no route to host", "--in 0s")
         .await;
     assert!(found.until.is_some());
     let (id, token) = asked.claimed().await;

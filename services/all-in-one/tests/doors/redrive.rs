@@ -79,7 +79,11 @@ async fn f_156_a_12_a_redrive_brings_back_what_was_cancelled_because_of_the_task
         with_followers: true,
     };
     let call = Call::default();
-    node.grpc().call(&call, redrive.clone()).await.unwrap();
+    // It is unavailable as long as a member notifies the others of its end.
+    while let Err(error) = node.grpc().call(&call, redrive.clone()).await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(states(&node, [2, 3, 4]).await, ["waiting"; 3]);
     node.frontend().call(&call, redrive).await.unwrap();
     assert_eq!(show(&node, id(3)).await["error"], Value::Null);

@@ -120,7 +120,7 @@ impl Inner {
                 ""
             };
             let update = format!(
-                "an earlier time: dueline task update {} --run-at now",
+                "an earlier time: dueline task update {} --in 0s",
                 task.address()
             );
             let fact = if is_retry {
