@@ -1,45 +1,15 @@
 //! The reasons of errors: what programs branch on that know the case.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use dueline_domain::{Reason, bounded_message};
+use dueline_domain::Reason;
 
-macro_rules! reasons {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
-        /// The case of an error. Its name on the wire is `snake_case` and never changes.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum ErrorReason {
-            $($(#[doc = $doc])+ $variant,)*
-            /// A reason that only a newer program knows.
-            Other(Arc<str>),
-        }
+use crate::wire_enum::wire_enum;
 
-        impl ErrorReason {
-            /// Every reason that this program knows, with its description, in the order of their names.
-            pub const ALL: &[(Self, &'static str)] = &[
-                $((Self::$variant, concat!($($doc),+)),)*
-            ];
+wire_enum! {
+    /// The case of an error. Its name on the wire is `snake_case` and never changes.
+    ErrorReason
 
-            /// The name on the wire.
-            pub fn name(&self) -> &str {
-                match self {
-                    $(Self::$variant => $name,)*
-                    Self::Other(name) => name,
-                }
-            }
-
-            /// The reason of a name on the wire. A name that is too long for a reason is cut.
-            pub fn from_name(name: &str) -> Self {
-                match name {
-                    $($name => Self::$variant,)*
-                    _ => Self::Other(bounded_message(name).into()),
-                }
-            }
-        }
-    };
-}
-
-reasons! {
     /// A worker owns the task already.
     AlreadyClaimed = "already_claimed",
     /// The run has begun already.

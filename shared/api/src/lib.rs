@@ -12,6 +12,7 @@ mod services;
 mod status_failover;
 mod task_iter;
 pub mod v1;
+mod wire_enum;
 
 pub use call::Call;
 pub use error::{ApiError, ErrorKind};

@@ -1,10 +1,9 @@
 //! Says why a task is not running.
 
-use std::sync::Arc;
-
-use dueline_domain::{JobName, StateKind, TaskId, Timestamp, bounded_message};
+use dueline_domain::{JobName, StateKind, TaskId, Timestamp};
 
 use super::Operation;
+use crate::wire_enum::wire_enum;
 
 /// Returns why a task is not running: the first fact that holds it up, and what ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,42 +31,10 @@ pub struct Explanation {
     pub ahead: Option<u64>,
 }
 
-macro_rules! causes {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
-        /// What keeps a task from running. Its name on the wire is `snake_case` and never changes.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum Cause {
-            $($(#[doc = $doc])+ $variant,)*
-            /// A cause that only a newer program knows.
-            Other(Arc<str>),
-        }
+wire_enum! {
+    /// What keeps a task from running. Its name on the wire is `snake_case` and never changes.
+    Cause
 
-        impl Cause {
-            /// Every cause that this program knows, with its description.
-            pub const ALL: &[(Self, &'static str)] = &[
-                $((Self::$variant, concat!($($doc),+)),)*
-            ];
-
-            /// The name on the wire.
-            pub fn name(&self) -> &str {
-                match self {
-                    $(Self::$variant => $name,)*
-                    Self::Other(name) => name,
-                }
-            }
-
-            /// The cause of a name on the wire.
-            pub fn from_name(name: &str) -> Self {
-                match name {
-                    $($name => Self::$variant,)*
-                    _ => Self::Other(bounded_message(name).into()),
-                }
-            }
-        }
-    };
-}
-
-causes! {
     /// The task has ended.
     Ended = "ended",
     /// The task has ended, but its record could not be delivered to the sink of its job yet.
