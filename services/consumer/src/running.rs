@@ -44,7 +44,11 @@ impl RunningLimits {
                     self.full.insert(job.name.clone(), look_at);
                     0
                 }
-                _ => max,
+                Some(_) => {
+                    due.forget_place(&job.name);
+                    max
+                }
+                None => max,
             };
             let limit = limits.entry(job.name.clone()).or_insert(allowed);
             *limit = (*limit).min(allowed);

@@ -51,8 +51,8 @@ impl LocalPlaces {
         granted
     }
 
-    /// Forgets the place of a task that is enqueued or owned now. Costs one comparison if no job has a limit.
-    pub fn is_running(&mut self, job: &JobName, id: &TaskId) {
+    /// Forgets the reservation of a task that is enqueued or owned now: the store counts it from here on. Costs one comparison if no job has a limit.
+    pub fn settle(&mut self, job: &JobName, id: &TaskId) {
         if self.0.is_empty() {
             return;
         }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(places.take_places(&take(&[5], 3), 0), []);
 
         let job = JobName::parse("mail").unwrap();
-        places.is_running(&job, &TaskId::from_bytes([1; 16]));
+        places.settle(&job, &TaskId::from_bytes([1; 16]));
         assert_eq!(places.take_places(&take(&[5], 4), 1), []);
         // Its run is over.
         assert_eq!(places.take_places(&take(&[5], 5), 0).len(), 1);

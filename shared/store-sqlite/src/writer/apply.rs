@@ -55,7 +55,7 @@ impl Writer {
         }
         self.counts.moved(job_row, before, task.kind());
         if task.kind().is_in_flight() {
-            self.places.is_running(&job.name, &task.id);
+            self.places.settle(&job.name, &task.id);
         }
         self.cache.insert(job_row, seq, &task);
         Ok(Applied {

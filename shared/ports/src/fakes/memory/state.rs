@@ -144,7 +144,7 @@ impl MemoryContents {
         index.remove_state(before, stored.seq);
         index.insert_state(&after, stored.seq);
         if after.kind().is_in_flight() {
-            self.places.is_running(&command.job, &command.id);
+            self.places.settle(&command.job, &command.id);
         }
         stored.task = after;
         let task = Box::new(stored.task.clone());
