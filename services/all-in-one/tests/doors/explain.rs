@@ -251,7 +251,7 @@ async fn g_03_the_fact_that_holds_a_task_up_is_named_with_what_ends_it() {
         .await;
     assert!(found.until.is_some());
 
-    // A task that is due for long is enqueued by any consumer that runs, so that no test can show it here.
+    // The consumer of the node enqueues every due task, so the tests of REST show the cause that is missing here.
     let page = include_str!("../../../../docs/explain.md");
     for (cause, _) in Cause::ALL {
         let row = format!("| `{}` |", cause.name());

@@ -1,5 +1,7 @@
 //! All services in one process on a real SQLite file, with handlers in Rust, as an embedding program uses them.
 
+mod staged;
+
 use std::{
     future::Future,
     sync::{

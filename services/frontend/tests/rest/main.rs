@@ -2,6 +2,7 @@
 
 mod change;
 mod description;
+mod explain;
 mod failures;
 mod grpc;
 mod identity;
