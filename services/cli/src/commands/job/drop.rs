@@ -52,10 +52,11 @@ impl Drop {
                 0 => String::new(),
                 left => format!("; {left} were claimed or ended meanwhile"),
             };
-            Ok(format!(
-                "{} tasks of job {} dropped{left}",
-                all.dropped, self.job
-            ))
+            let tasks = match all.dropped {
+                1 => "1 task".to_owned(),
+                dropped => format!("{dropped} tasks"),
+            };
+            Ok(format!("{tasks} of job {} dropped{left}", self.job))
         })?;
         Ok(Exit::Ok)
     }

@@ -74,7 +74,7 @@ pub async fn g_06_a_key_is_held_until_its_task_starts(store: Arc<dyn Store>) {
     kit.apply(4, &claimed, Event::Abandon { token, next }).await;
     assert_eq!(existing(&kit, 5, new("d")).await, second);
     assert_eq!(holders(&kit).await, [second.id]);
-    // Nobody has taken it over: a claim that is given up holds it again.
+    // No later task has taken the key over, so the task holds it again when its claim is abandoned.
     let third = kit.claim(6, &second, "w").await;
     let (token, next) = (third.state.token().expect("a token"), kit.rng.token());
     kit.apply(7, &third, Event::Abandon { token, next }).await;
