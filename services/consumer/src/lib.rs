@@ -4,6 +4,7 @@ mod backlog;
 mod backoffs;
 mod config;
 mod effects;
+mod fair_share;
 mod families;
 mod lateness;
 mod members;

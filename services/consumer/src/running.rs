@@ -10,10 +10,12 @@ use std::{
     time::Duration,
 };
 
-use dueline_domain::{Job, JobName, TaskId, Timestamp};
-use dueline_ports::{DueTask, Store, TakePlaces};
+use dueline_domain::{Job, JobName, Quota, TaskId, Timestamp};
+use dueline_ports::{DueTask, PlaceRequest, Places, Store, TakePlaces};
 use dueline_runtime::DueSignal;
 use tokio::time::Instant;
+
+use crate::fair_share::FairShares;
 
 /// Time after which the places of a job are read again, unless the end of a task is noticed before.
 const LOOK_AFTER: Duration = Duration::from_millis(200);
@@ -58,54 +60,78 @@ impl RunningLimits {
         }
     }
 
-    /// Gets places for the pending tasks that a scan has found, in their order. Returns the tasks that got none.
+    /// Gets places for the pending tasks that a scan has found, in their order. Returns the tasks that got none, and whether
+    /// lanes are left that had no turn yet although there is room.
     pub(crate) async fn take_places(
         &mut self,
         store: &dyn Store,
         due: &DueSignal,
         jobs: &BTreeMap<&JobName, &Arc<Job>>,
+        fair: &mut FairShares,
         pending: impl Iterator<Item = &DueTask>,
         now: Timestamp,
-    ) -> BTreeSet<TaskId> {
-        let mut wanted: BTreeMap<&JobName, Vec<(TaskId, Timestamp)>> = BTreeMap::new();
+    ) -> (BTreeSet<TaskId>, bool) {
+        let mut wanted: BTreeMap<&JobName, Vec<&DueTask>> = BTreeMap::new();
         for task in pending {
-            if jobs
-                .get(&task.job)
-                .is_some_and(|job| limit_of(job).is_some())
-            {
-                let tasks = wanted.entry(&task.job).or_default();
-                tasks.push((task.id, task.trigger_at));
+            if jobs.get(&task.job).is_some_and(|job| job.takes_places()) {
+                wanted.entry(&task.job).or_default().push(task);
             }
         }
-        let mut refused = BTreeSet::new();
-        for (job, tasks) in wanted {
-            let Some(limit) = jobs.get(job).and_then(|job| job.quota.running_max) else {
-                continue;
+        let (mut refused, mut has_more) = (BTreeSet::new(), false);
+        for (name, tasks) in wanted {
+            let Some(job) = jobs.get(name) else { continue };
+            let mut lanes = fair.of(name);
+            let by_task = lanes.as_ref().map(|lanes| lanes.by_task());
+            let lane_of = |id: &TaskId| {
+                let lane = by_task.as_ref().and_then(|lanes| lanes.get(id));
+                lane.cloned().unwrap_or_default()
             };
-            let asked = tasks.clone();
             // Before the call, so that the end of a task during the call is noticed.
-            due.await_place(job);
+            due.await_place(name);
             let take = TakePlaces {
-                job: job.clone(),
-                limit,
-                tasks,
+                job: name.clone(),
+                limit: job.quota.running_max.unwrap_or(Quota::RUNNING_MAX),
+                lane_limit: job.fair_share.and_then(|share| share.running_max),
+                enqueued_max: lanes.as_ref().map(|lanes| lanes.ahead.limit()),
+                tasks: tasks
+                    .iter()
+                    .map(|task| PlaceRequest {
+                        id: task.id,
+                        trigger_at: task.trigger_at,
+                        lane: lane_of(&task.id),
+                    })
+                    .collect(),
                 now,
             };
-            let granted = store.take_places(take).await.unwrap_or_else(|error| {
-                tracing::warn!(job.name = %job, %error, "failed to take places for running tasks");
-                Vec::new()
-            });
-            let is_full = granted.len() < asked.len() || asked.len() >= limit as usize;
-            if is_full {
-                self.full.insert(job.clone(), Instant::now() + LOOK_AFTER);
+            let (places, failed) = match store.take_places(take).await {
+                Ok(places) => (places, false),
+                Err(error) => {
+                    tracing::warn!(job.name = %name, %error, "failed to take places for running tasks");
+                    (Places::default(), true)
+                }
+            };
+            let none_granted = places.granted.is_empty();
+            let lanes_left = match &mut lanes {
+                Some(lanes) if !failed => lanes.record(&places, Instant::now()),
+                _ => false,
+            };
+            if lanes_left {
+                // The lanes that were read are full; others may have room.
+                due.forget_place(name);
+                match none_granted {
+                    true => drop(self.full.insert(name.clone(), Instant::now())),
+                    false => has_more = true,
+                }
+            } else if places.is_full || places.granted.len() < tasks.len() {
+                self.full.insert(name.clone(), Instant::now() + LOOK_AFTER);
             } else {
-                due.forget_place(job);
+                due.forget_place(name);
             }
-            let granted: BTreeSet<_> = granted.into_iter().collect();
-            let ids = asked.into_iter().map(|(id, _)| id);
+            let granted: BTreeSet<_> = places.granted.into_iter().collect();
+            let ids = tasks.into_iter().map(|task| task.id);
             refused.extend(ids.filter(|id| !granted.contains(id)));
         }
-        refused
+        (refused, has_more)
     }
 
     /// When the places of a full job are to be read again.
@@ -114,8 +140,9 @@ impl RunningLimits {
     }
 }
 
-/// The limit of a job as a length.
+/// The limit of a job as a length. A job with a fair share has the greatest one if it sets none.
 fn limit_of(job: &Job) -> Option<usize> {
-    let max = job.quota.running_max?;
-    Some(usize::try_from(max).unwrap_or(usize::MAX))
+    let max = job.quota.running_max.unwrap_or(Quota::RUNNING_MAX);
+    job.takes_places()
+        .then(|| usize::try_from(max).unwrap_or(usize::MAX))
 }

@@ -18,6 +18,7 @@ use crate::{
     Config, Deps,
     backoffs::{JobBackoffs, backoff},
     effects::EffectsIntake,
+    fair_share::{FairShares, LaneScan},
     families::WaitingTasks,
     lateness::RecentLateness,
     members::CurrentShare,
@@ -61,6 +62,7 @@ pub(crate) struct DueScan {
     deps: Deps,
     job_quotas: JobQuotas,
     running: RunningLimits,
+    fair: FairShares,
     watchdog: Watchdog,
     backoffs: JobBackoffs,
     queue_lengths: QueueLengths,
@@ -118,6 +120,7 @@ impl DueScan {
             deps,
             job_quotas,
             running: RunningLimits::default(),
+            fair: FairShares::default(),
             watchdog,
             backoffs: JobBackoffs::default(),
             queue_lengths: QueueLengths::default(),
@@ -169,16 +172,27 @@ impl DueScan {
         self.running
             .limit(&mut pending_limits, &jobs, &self.deps.due, instant);
         let (owed_limit, owed_limits) = self.effects.limits(instant);
+        let share = self.share.get();
         let query = DueQuery {
             now,
             limit_per_job: batch_max,
             pending_limits: pending_limits.clone(),
             owed_limit,
             owed_limits,
-            share: self.share.get(),
+            share: share.clone(),
         };
         let mut page = self.deps.store.due(query).await?;
         self.watchdog.record_read(instant, now);
+        let lanes = LaneScan {
+            store: &*self.deps.store,
+            limits: &pending_limits,
+            batch_max,
+            share: share.as_ref(),
+            now,
+        };
+        let lanes = self.fair.read(&jobs, &lanes).await;
+        page.tasks.extend(lanes.tasks);
+        page.next_at = page.next_at.into_iter().chain(lanes.next_at).min();
         self.effects.offer(std::mem::take(&mut page.owed));
         let is_waiting = |task: &mut DueTask| task.kind == StateKind::Waiting;
         self.waiting
@@ -298,9 +312,9 @@ impl DueScan {
         let pending = turns.iter().map(|(_, task)| task);
         let pending = pending.filter(|task| uses_quota(task.kind));
         let (store, due) = (&*self.deps.store, &*self.deps.due);
-        let running = &mut self.running;
-        let refused = running
-            .take_places(store, due, &by_name, pending, now)
+        let (running, fair) = (&mut self.running, &mut self.fair);
+        let (refused, has_lanes) = running
+            .take_places(store, due, &by_name, fair, pending, now)
             .await;
         if !refused.is_empty() {
             turns.retain(|(_, task)| !(uses_quota(task.kind) && refused.contains(&task.id)));
@@ -311,7 +325,7 @@ impl DueScan {
         // Tasks that a quota holds do not cause an immediate scan.
         let is_full = |count: &usize| *count >= self.config.batch_max;
         let mut plan = ScanPlan {
-            left_over: has_more || (page.more && read_per_job.values().any(is_full)),
+            left_over: has_more || has_lanes || (page.more && read_per_job.values().any(is_full)),
             ..ScanPlan::default()
         };
         let mut resends = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{JobName, Overrides, RetryPolicy, Sink, Timestamp};
+use crate::{JobName, NewTask, Overrides, RetryPolicy, Sink, StateKind, Task, Timestamp};
 
 /// A named definition: the handler of its tasks, their retries, timeouts and quota.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Job {
     pub policy: Policy,
     /// How fast tasks may be enqueued.
     pub quota: Quota,
+    /// How the tasks of different fairness keys share the workers; `None` if the order of the tasks alone decides.
+    pub fair_share: Option<FairShare>,
     /// Whether due tasks wait instead of being enqueued.
     pub paused: bool,
     /// The client that created the job, as the client named itself.
@@ -36,6 +38,7 @@ impl Job {
             handler: Handler::worker(),
             policy: Policy::default(),
             quota: Quota::default(),
+            fair_share: None,
             paused: false,
             created_by: Arc::default(),
             created_at: Timestamp::EPOCH,
@@ -43,10 +46,40 @@ impl Job {
         }
     }
 
+    /// Takes from the definition that this one replaces what a new definition does not change. A job keeps its fair share,
+    /// because its tasks may wait in lanes.
+    pub fn keep(&mut self, existing: &Self) {
+        self.created_at = existing.created_at;
+        self.created_by = existing.created_by.clone();
+        self.fair_share = self.fair_share.or(existing.fair_share);
+    }
+
     /// Whether the write that creates a due task also enqueues the task. In a paused job or one with a quota, only the
     /// consumer enqueues tasks.
     pub const fn enqueues_at_once(&self) -> bool {
-        !self.paused && self.quota.rate_per_s.is_none() && self.quota.running_max.is_none()
+        !self.paused && self.quota.rate_per_s.is_none() && !self.takes_places()
+    }
+
+    /// Whether each task of this job needs a place before it is enqueued, because the number of those that are enqueued or
+    /// owned is limited.
+    pub const fn takes_places(&self) -> bool {
+        self.quota.running_max.is_some() || self.fair_share.is_some()
+    }
+
+    /// Marks a submit to a job whose fairness keys take turns. Called by a store before it makes the task.
+    pub fn admit(&self, task: &mut NewTask) {
+        if self.fair_share.is_some() {
+            task.options.get_or_insert_default().takes_turns = true;
+        } else if let Some(options) = &mut task.options {
+            options.takes_turns = false;
+        }
+    }
+
+    /// The lane in which a task waits, if the job has lanes: its fairness key, or the empty text without one. A task is in
+    /// its lane while it waits for its time or its turn, and in none while it waits for other tasks, is enqueued or owned.
+    pub fn lane_of<'a>(&self, task: &'a Task) -> Option<&'a str> {
+        let is_in_lane = matches!(task.kind(), StateKind::New | StateKind::Retriable);
+        (self.fair_share.is_some() && is_in_lane).then(|| task.lane_name())
     }
 }
 
@@ -195,6 +228,25 @@ pub struct Quota {
     pub burst: Option<u32>,
     /// How many tasks may be enqueued or owned by workers at the same time, in the whole fleet; `None` for no limit.
     pub running_max: Option<u32>,
+}
+
+/// How tasks of different fairness keys share the workers of a job: they take turns, so that a key with many tasks does not
+/// delay those of a key with few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FairShare {
+    /// How many tasks of one fairness key may be enqueued or owned by workers at the same time, in the whole fleet; `None`
+    /// for no limit.
+    pub running_max: Option<u32>,
+}
+
+impl FairShare {
+    /// Checks the number.
+    pub const fn check(&self) -> Result<(), QuotaError> {
+        match self.running_max {
+            Some(max) if max == 0 || max > Quota::RUNNING_MAX => Err(QuotaError::Running),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Why a quota is refused: the field, and the values that it may have.

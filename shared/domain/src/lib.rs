@@ -24,7 +24,7 @@ pub use family::{
 };
 pub use ids::{IdError, JobName, ScheduleName, TaskId, TaskRef, Token, WorkerId, WriteId};
 pub use invariants::{Violation, check_task, check_transition};
-pub use job::{Handler, Job, Policy, PolicyError, Quota, QuotaError};
+pub use job::{FairShare, Handler, Job, Policy, PolicyError, Quota, QuotaError};
 pub use lifecycle::{
     Adopt, Claim, ClaimChosen, ClaimLifetime, Close, Event, Modification, Outcome, Reason, Reclaim,
     Rejected, Release, Replacement, Revive, RunEnded, RunningCancel, Settle, Transition, Trigger,

@@ -87,6 +87,12 @@ pub struct TaskOptions {
     pub firing: Option<Firing>,
     /// What connects the task with other tasks.
     pub family: Option<Box<Family>>,
+    /// The key with which the task takes turns with other tasks of a job that has a fair share, such as the name of a
+    /// tenant.
+    pub fairness_key: Option<Arc<str>>,
+    /// Whether the job had a fair share when the task was submitted, see [`Job::admit`](crate::Job::admit). Never part of a
+    /// submit.
+    pub takes_turns: bool,
 }
 
 impl TaskOptions {
@@ -111,6 +117,9 @@ impl TaskOptions {
             // The id of the task follows from it.
             firing: _,
             family,
+            fairness_key,
+            // The job decides it.
+            takes_turns: _,
         } = submit;
         let none = Family::default();
         let stored_family = self.family.as_deref().unwrap_or(&none);
@@ -119,6 +128,7 @@ impl TaskOptions {
             && self.tags == *tags
             && self.key == *key
             && self.unique == *unique
+            && self.fairness_key == *fairness_key
             && stored_family.matches_submit(family.as_deref().unwrap_or(&none))
             // Overrides that change nothing are the same as none.
             && self.overrides.clone().unwrap_or_default() == overrides.clone().unwrap_or_default()
@@ -419,6 +429,13 @@ impl Task {
         self.checkpoint.as_ref().unwrap_or(&self.payload)
     }
 
+    /// The fairness key, or the empty text without one.
+    pub fn lane_name(&self) -> &str {
+        let options = self.options.as_deref();
+        let key = options.and_then(|options| options.fairness_key.as_deref());
+        key.unwrap_or_default()
+    }
+
     /// The run time of the submit, whether or not a user has changed the run time since.
     pub fn original_run_at(&self) -> Timestamp {
         let options = self.options.as_ref();
@@ -466,14 +483,20 @@ impl Task {
         let State::Enqueued { token, .. } = self.state else {
             return None;
         };
+        let options = self.options.as_deref();
+        // Tasks that take turns are dispatched in the order in which they were enqueued.
+        let (priority, due_at) = match options.is_some_and(|options| options.takes_turns) {
+            true => (Priority::default(), self.changed_at),
+            false => (self.priority, self.run_at),
+        };
         Some(TaskRef {
             job: self.job.clone(),
             id: self.id,
             token,
-            priority: self.priority,
+            priority,
             weight: self.weight,
-            due_at: self.run_at,
-            trace: self.options.as_ref().and_then(|o| o.trace.clone()),
+            due_at,
+            trace: options.and_then(|options| options.trace.clone()),
         })
     }
 

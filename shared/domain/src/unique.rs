@@ -202,6 +202,7 @@ pub(crate) fn replaced_options(task: &Task, new: Option<&TaskOptions>) -> Box<Ta
     options.original_run_at = old.and_then(|old| old.original_run_at);
     options.firing = old.and_then(|old| old.firing.clone());
     options.family = old.and_then(|old| old.family.clone());
+    options.takes_turns = old.is_some_and(|old| old.takes_turns);
     let replaced = task.unique().map_or(0, |unique| unique.replaced);
     options.unique.get_or_insert_default().replaced = replaced.saturating_add(1);
     options

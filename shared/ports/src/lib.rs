@@ -7,6 +7,7 @@ mod cost;
 #[cfg(feature = "fakes")]
 pub mod fakes;
 mod families;
+mod lanes;
 mod places;
 mod queue;
 mod quotas;
@@ -20,7 +21,8 @@ mod task_ids;
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
 pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};
-pub use places::{LocalPlaces, TakePlaces};
+pub use lanes::{Lane, LanePage, LaneQuery};
+pub use places::{LocalPlaces, PlaceRequest, Places, RunningCounts, TakePlaces};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 pub use quotas::{LocalQuotas, QuotaSwap, QuotaWrite};
 pub use schedules::{

@@ -8,7 +8,10 @@ use dueline_domain::{
     Timestamp, Token, WorkerId, WriteId,
 };
 
-use crate::{FamilyStore, QuotaSwap, QuotaWrite, ScheduleStore, Share, TakePlaces};
+use crate::{
+    FamilyStore, LanePage, LaneQuery, Places, QuotaSwap, QuotaWrite, ScheduleStore, Share,
+    TakePlaces,
+};
 
 /// Everything a backend stores.
 pub trait Store: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore {}
@@ -18,7 +21,7 @@ impl<T: JobStore + TaskStore + ScheduleStore + WorkerStore + FamilyStore> Store 
 /// Job definitions. They are few, small and read often, so implementations should serve reads from memory.
 #[async_trait]
 pub trait JobStore: Send + Sync + 'static {
-    /// Creates or replaces a definition. The times and the creator of an existing one are kept.
+    /// Creates or replaces a definition. The times and the creator of an existing one are kept, see [`Job::keep`].
     async fn put_job(&self, put: PutJob) -> Result<Arc<Job>, StoreError>;
 
     /// One definition.
@@ -44,12 +47,12 @@ pub trait JobStore: Send + Sync + 'static {
     async fn swap_quota(&self, swap: QuotaSwap) -> Result<QuotaWrite, StoreError>;
 
     /// Reserves places for tasks of a job that limits how many of its tasks are enqueued or owned at once. Returns those
-    /// that got one, the first ones of the call: they may be enqueued or claimed. A place is free again when its task is
-    /// neither any more, or was not enqueued within [`TakePlaces::LIFETIME`]. A task that has a place gets it again, and tasks
+    /// that got one, which are the first ones of the call if their lanes are not full: they may be enqueued or claimed. A
+    /// place is free again when its task is neither any more, or was not enqueued within [`TakePlaces::LIFETIME`]. A task that has a place gets it again, and tasks
     /// beyond the limit run on when it is lowered.
     ///
     /// A store that several processes write does not count tasks that were enqueued before the job had a limit.
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError>;
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError>;
 }
 
 /// A definition to store.
@@ -95,6 +98,10 @@ pub trait TaskStore: Send + Sync + 'static {
     /// others, oldest first, and have limits of their own. May return a task that has moved since. The trigger event
     /// therefore carries the state and trigger time read here.
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError>;
+
+    /// Lanes of a job with a fair share: the first due tasks of each one. Tasks that wait in lanes are not returned by
+    /// [`TaskStore::due`], except those that were stored before the job had lanes.
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError>;
 
     /// Enqueued tasks of a job in dispatch order: priority, then due time, then submit order. Bounded queues are
     /// refilled from this.

@@ -7,8 +7,8 @@ mod unique;
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
-    Backoff, Effect, Firing, Handler, History, Job, JobName, Overrides, Owed, Policy, Quota,
-    RetryPolicy, RunEnd, RunRecord, ScheduleName, Sink, TaskOptions, Timestamp, WorkerId,
+    Backoff, Effect, FairShare, Firing, Handler, History, Job, JobName, Overrides, Owed, Policy,
+    Quota, RetryPolicy, RunEnd, RunRecord, ScheduleName, Sink, TaskOptions, Timestamp, WorkerId,
 };
 use dueline_ports::WorkerRecord;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,13 @@ impl BackoffRecord {
     }
 }
 
+/// How fairness keys share the workers of a job.
+#[derive(Serialize, Deserialize)]
+struct FairShareRecord {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    running_max: Option<u32>,
+}
+
 /// The settings of a job. A field that an older program did not write has the default of a new job.
 #[derive(Serialize, Deserialize)]
 #[serde(default)]
@@ -81,6 +88,8 @@ struct JobRecord {
     rate_per_s: Option<f64>,
     burst: Option<u32>,
     running_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fair_share: Option<FairShareRecord>,
     paused: bool,
     created_by: Arc<str>,
     created_at: i64,
@@ -98,6 +107,7 @@ impl Default for JobRecord {
             handler: worker,
             policy: Policy::default(),
             quota: Quota::default(),
+            fair_share: None,
             paused: false,
             created_by: text,
             created_at: Timestamp::EPOCH,
@@ -158,6 +168,9 @@ impl JobRecord {
             rate_per_s: job.quota.rate_per_s,
             burst: job.quota.burst,
             running_max: job.quota.running_max,
+            fair_share: job.fair_share.map(|share| FairShareRecord {
+                running_max: share.running_max,
+            }),
             paused: job.paused,
             created_by: job.created_by.clone(),
             created_at: job.created_at.millis(),
@@ -206,6 +219,9 @@ pub fn job_from_json(name: &str, json: &str) -> Result<Job, RecordError> {
             burst: record.burst,
             running_max: record.running_max,
         },
+        fair_share: record.fair_share.map(|share| FairShare {
+            running_max: share.running_max,
+        }),
         paused: record.paused,
         created_by: record.created_by,
         created_at: Timestamp::clamped(record.created_at),
@@ -286,6 +302,10 @@ struct OptionsRecord {
     family: Option<family::FamilyRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unique: Option<unique::UniqueRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fairness_key: Option<Arc<str>>,
+    #[serde(rename = "turns", skip_serializing_if = "std::ops::Not::not")]
+    takes_turns: bool,
 }
 
 /// The firing that created a task.
@@ -338,6 +358,8 @@ pub fn options_to_json(options: &TaskOptions) -> String {
         }),
         family: options.family.as_deref().map(family::FamilyRecord::of),
         unique: options.unique.as_deref().map(unique::UniqueRecord::of),
+        fairness_key: options.fairness_key.clone(),
+        takes_turns: options.takes_turns,
     };
     serde_json::to_string(&record).unwrap_or_default()
 }
@@ -384,6 +406,8 @@ pub fn options_from_json(json: &str, key: Option<Arc<str>>) -> Result<TaskOption
             .family
             .map(|family| family.family().map(Box::new))
             .transpose()?,
+        fairness_key: record.fairness_key,
+        takes_turns: record.takes_turns,
     })
 }
 

@@ -180,6 +180,10 @@ impl DynamoStore {
         let (id, partition) = (after.id, partitions.of_task(&after.id));
         let changed_at = after.changed_at;
         let index_entry = index_entry(entry, Some(old), &after);
+        let enters = index_entry.due.as_ref().map(|(key, _)| key.as_str());
+        if enters.is_some_and(|key| schema::is_lane(key) && old.due_key() != Some(key)) {
+            self.touch_lane(context, entry, &after, changed_at).await?;
+        }
         let expires_at = index_entry.expires_at;
         let encoded = encode::encode(after, Some(old), index_entry, partition.len());
         let EncodedTask {
@@ -249,12 +253,19 @@ fn applied(row: &TaskRow, repeated: bool) -> Applied {
 /// Where a task stands in the due index after a write, and when it expires.
 pub(crate) fn index_entry(entry: &JobEntry, before: Option<&TaskRow>, task: &Task) -> IndexEntry {
     let policy: &Policy = &entry.job.policy;
-    let hint = hint::hint(before.and_then(TaskRow::hint), task, policy);
-    let due = hint.map(|hint| {
-        // A task keeps its shard while it is in the index.
-        let key = before.and_then(TaskRow::due_key).map(ToOwned::to_owned);
-        (key.unwrap_or_else(|| entry.due_key(&task.id)), hint)
-    });
+    let before = before.and_then(|before| Some((before.due_key()?, before.hint()?)));
+    let lane = entry.lane_key(task);
+    let due = match (lane, task.trigger_at()) {
+        // The tasks of a lane are read in the order of their hints, which are exact.
+        (Some(lane), Some(trigger_at)) => Some((lane, trigger_at)),
+        _ => {
+            // A task keeps its shard while it is in the index.
+            let before = before.filter(|(key, _)| !schema::is_lane(key));
+            let hint = hint::hint(before.map(|(_, hint)| hint), task, policy);
+            let key = before.map(|(key, _)| key.to_owned());
+            hint.map(|hint| (key.unwrap_or_else(|| entry.due_key(&task.id)), hint))
+        }
+    };
     // A task that owes an effect must not expire before the effect is done.
     let ended_at = task.finished_at.filter(|_| task.owed.is_none());
     let expires_at = ended_at.zip(policy.retention);

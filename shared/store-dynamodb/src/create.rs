@@ -150,6 +150,7 @@ impl DynamoStore {
         let (id, partition) = (create.task.id, partitions.of_task(&create.task.id));
         let task = new_task(create.clone(), entry, now);
         let index_entry = index_entry(entry, None, &task);
+        self.touch_lane(context, entry, &task, now).await?;
         let EncodedTask { row, new_blobs, .. } =
             encode::encode(task, None, index_entry, partition.len());
         blobs::put(table, context, &partition, &id, &new_blobs, now, None).await?;
@@ -243,12 +244,13 @@ impl SubmitNumbers {
 
 fn new_task(create: Create, entry: &JobEntry, now: Timestamp) -> Task {
     let Create {
-        task,
+        mut task,
         token,
         write,
         may_enqueue,
         claim_for,
     } = create;
+    entry.job.admit(&mut task);
     let may_enqueue = may_enqueue && entry.job.enqueues_at_once();
     let mut task = task.into_task(&entry.job.policy, now, token, write, may_enqueue);
     if let Some(worker) = claim_for {

@@ -3,18 +3,19 @@
 //! Several processes enqueue tasks, so no count of this process would be right. A task gets its place before it is enqueued,
 //! by compare-and-set, and nothing is written when it ends: its place is taken away when another task needs one, after a
 //! read of the tasks that hold one. A task without a limit costs nothing, one with a limit a write unit for each started
-//! kibibyte of places, which is some 35 tasks, shared by the tasks that get their places together.
+//! kibibyte of places, which is some 35 tasks, shared by the tasks that get their places together. In a job with lanes each
+//! place has a hash of its lane, so that the places of one lane can be counted.
 
 use std::collections::HashMap;
 
 use dueline_domain::{StateKind, TaskId, Timestamp};
-use dueline_ports::{StoreError, TakePlaces};
+use dueline_ports::{Places, StoreError, TakePlaces};
 
 use crate::{
     attr::{InvalidData, bytes, get_bytes},
     calls::{CallContext, ConditionalOutcome, ItemKey, WriteCondition},
     row,
-    schema::{self, JobPartitions},
+    schema::{self, JobPartitions, spread},
     store::DynamoStore,
 };
 
@@ -22,6 +23,8 @@ use crate::{
 const HOLDERS: &str = "pl";
 /// Length of one holder: the id of the task, its trigger time, and when it got the place.
 const HOLDER_BYTES: usize = 16 + 6 + 6;
+/// Length of one holder in a job with lanes: a hash of the lane follows.
+const LANE_HOLDER_BYTES: usize = HOLDER_BYTES + 8;
 /// Holders that are read at once to see whether they still run. The next ones are read only when many of these do not.
 const CHECKED_AT_ONCE: usize = 100;
 /// Tries of one call, each after another process was faster.
@@ -34,68 +37,91 @@ struct Holder {
     /// Its trigger time when it got the place. A task that is not enqueued yet still has it.
     trigger_at: Timestamp,
     since: Timestamp,
+    /// The hash of its lane; 0 in a job without lanes.
+    lane: u64,
 }
 
 impl DynamoStore {
-    pub(crate) async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    pub(crate) async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         let jobs = self.jobs(false).await?;
         let jobs = self.jobs_including(jobs, &take.job).await?;
-        let partitions = &jobs.open(&take.job)?.partitions;
+        let entry = jobs.open(&take.job)?;
+        let partitions = &entry.partitions;
+        let (name, length) = match entry.job.fair_share {
+            Some(_) => ("lane places", LANE_HOLDER_BYTES),
+            None => ("places", HOLDER_BYTES),
+        };
         let context = CallContext::of_job(take.job.as_str(), "take_places");
-        let key = ItemKey::new(partitions.quota(), "places");
+        let key = ItemKey::new(partitions.quota(), name);
         for _ in 0..TRIES_MAX {
             let stored = self.table.get(context, &key, true).await?;
             let corrupt =
                 |invalid: InvalidData| invalid.into_error(format!("places of '{}'", take.job));
             let text = stored.as_ref().map(|item| get_bytes(item, HOLDERS));
             let text = text.transpose().map_err(corrupt)?.flatten();
-            let before = decode(text.unwrap_or_default()).map_err(corrupt)?;
+            let before = decode(text.unwrap_or_default(), length).map_err(corrupt)?;
 
             let mut holders = before.clone();
             // A repeated call for the same tasks renews their places.
-            holders.retain(|holder| !take.tasks.iter().any(|(id, _)| *id == holder.id));
-            if holders.len() + take.tasks.len() > take.limit_len() {
-                self.remove_ended(context, partitions, &mut holders, &take)
+            holders.retain(|holder| !take.tasks.iter().any(|task| task.id == holder.id));
+            let mut enqueued = 0;
+            if needs_check(&take, holders.len()) {
+                enqueued = self
+                    .remove_ended(context, partitions, &mut holders, &take)
                     .await?;
             }
-            let free = take.limit_len().saturating_sub(holders.len());
-            let granted = &take.tasks[..take.tasks.len().min(free)];
-            holders.extend(granted.iter().map(|(id, trigger_at)| Holder {
-                id: *id,
-                trigger_at: *trigger_at,
+            let room = take.room(holders.len(), enqueued);
+            let held_in = |lane: &str| {
+                let hash = lane_hash(lane);
+                holders.iter().filter(|holder| holder.lane == hash).count()
+            };
+            let (granted, is_full) = take.grant(room, held_in);
+            let places = Places {
+                granted: granted.iter().map(|task| task.id).collect(),
+                is_full,
+                enqueued,
+            };
+            holders.extend(granted.into_iter().map(|task| Holder {
+                id: task.id,
+                trigger_at: task.trigger_at,
                 since: take.now,
+                lane: lane_hash(&task.lane),
             }));
-            if granted.is_empty() && holders.len() == before.len() {
-                return Ok(Vec::new());
+            if places.granted.is_empty() && holders.len() == before.len() {
+                return Ok(places);
             }
             let mut item = key.item();
-            item.insert(HOLDERS.into(), bytes(encode(&holders)));
+            item.insert(HOLDERS.into(), bytes(encode(&holders, length)));
             let condition = text.map_or(WriteCondition::Absent, |text| {
                 WriteCondition::Is(HOLDERS, bytes(text))
             });
             match self.table.put(context, item, Some(condition)).await? {
-                ConditionalOutcome::Done => return Ok(granted.iter().map(|(id, _)| *id).collect()),
+                ConditionalOutcome::Done => return Ok(places),
                 // Another process was faster, or the SDK has repeated the call by itself; the next try finds its places.
                 ConditionalOutcome::Refused(_) => {}
             }
         }
-        Ok(Vec::new())
+        // The next try of the caller is as good as one more here.
+        Ok(Places {
+            is_full: true,
+            ..Places::default()
+        })
     }
 
-    /// Takes the places of tasks that do not run any more. Where there are more than are read at once, each call begins
-    /// with others.
+    /// Takes the places of tasks that do not run any more. Without lanes only some of a large number are read; each call begins
+    /// with others. Returns how many of those that were read are enqueued or about to be.
     async fn remove_ended(
         &self,
         context: CallContext<'_>,
         partitions: &JobPartitions,
         holders: &mut Vec<Holder>,
         take: &TakePlaces,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         if holders.len() > CHECKED_AT_ONCE {
             let begin = u64::try_from(take.now.millis()).unwrap_or(0) % holders.len() as u64;
             holders.rotate_left(usize::try_from(begin).unwrap_or(0));
         }
-        let (mut kept, mut rest) = (Vec::new(), &holders[..]);
+        let (mut kept, mut rest, mut enqueued) = (Vec::new(), &holders[..], 0);
         while !rest.is_empty() {
             let checked;
             (checked, rest) = rest.split_at(CHECKED_AT_ONCE.min(rest.len()));
@@ -117,19 +143,39 @@ impl DynamoStore {
             }
             let mut ended = 0;
             for holder in checked {
-                if holder.still_runs(found.get(&holder.id).copied(), take.now) {
+                let read = found.get(&holder.id).copied();
+                if holder.still_runs(read, take.now) {
                     kept.push(*holder);
+                    enqueued += usize::from(!read.is_some_and(|(kind, _)| kind.is_owned()));
                 } else {
                     ended += 1;
                 }
             }
-            if ended * 2 < checked.len() {
+            if !counts_all(take) && ended * 2 < checked.len() {
                 break;
             }
         }
         kept.extend_from_slice(rest);
         *holders = kept;
-        Ok(())
+        Ok(enqueued)
+    }
+}
+
+/// Whether all tasks that hold places have to be read, because they are counted by lane or state.
+const fn counts_all(take: &TakePlaces) -> bool {
+    take.lane_limit.is_some() || take.enqueued_max.is_some()
+}
+
+/// Whether tasks that hold places have to be read to see whether they still run.
+fn needs_check(take: &TakePlaces, holders: usize) -> bool {
+    counts_all(take) || take.room(holders, 0) < take.tasks.len()
+}
+
+/// The hash of a lane in its places.
+fn lane_hash(lane: &str) -> u64 {
+    match lane {
+        "" => 0,
+        lane => spread(lane.as_bytes()),
     }
 }
 
@@ -148,23 +194,31 @@ impl Holder {
     }
 }
 
-fn encode(holders: &[Holder]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(holders.len() * HOLDER_BYTES);
+/// The bytes of holders, each of this length.
+fn encode(holders: &[Holder], length: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(holders.len() * length);
     for holder in holders {
         bytes.extend(holder.id.as_bytes());
         for time in [holder.trigger_at, holder.since] {
             bytes.extend(&time.millis().to_be_bytes()[2..]);
         }
+        if length == LANE_HOLDER_BYTES {
+            bytes.extend(holder.lane.to_be_bytes());
+        }
     }
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Result<Vec<Holder>, InvalidData> {
+fn decode(bytes: &[u8], length: usize) -> Result<Vec<Holder>, InvalidData> {
     let invalid = || InvalidData::new(format!("{} bytes of places", bytes.len()));
-    let chunks = bytes.chunks(HOLDER_BYTES).map(|chunk| {
-        let (id, times) = chunk.split_first_chunk::<16>()?;
-        let (trigger_at, since) = times.split_first_chunk::<6>()?;
-        let since = <[u8; 6]>::try_from(since).ok()?;
+    let chunks = bytes.chunks(length).map(|chunk| {
+        let (id, rest) = chunk.split_first_chunk::<16>()?;
+        let (trigger_at, rest) = rest.split_first_chunk::<6>()?;
+        let (since, lane) = rest.split_first_chunk::<6>()?;
+        let lane = match length {
+            LANE_HOLDER_BYTES => u64::from_be_bytes(lane.try_into().ok()?),
+            _ => lane.is_empty().then_some(0)?,
+        };
         let time = |bytes: &[u8; 6]| {
             let mut millis = [0; 8];
             millis[2..].copy_from_slice(bytes);
@@ -173,7 +227,8 @@ fn decode(bytes: &[u8]) -> Result<Vec<Holder>, InvalidData> {
         Some(Holder {
             id: TaskId::from_bytes(*id),
             trigger_at: time(trigger_at),
-            since: time(&since),
+            since: time(since),
+            lane,
         })
     });
     chunks.collect::<Option<_>>().ok_or_else(invalid)
@@ -188,15 +243,23 @@ mod tests {
             id: TaskId::from_bytes([7; 16]),
             trigger_at: Timestamp::clamped(1_800_000_000_123),
             since: Timestamp::clamped(5),
+            lane: 0,
         }
     }
 
     #[test]
     fn holders_survive_the_way_out_and_back_in() {
         let holders = vec![holder(); 3];
-        assert_eq!(decode(&encode(&holders)).unwrap(), holders);
-        assert_eq!(decode(&[]).unwrap(), []);
-        assert!(decode(&encode(&holders)[1..]).is_err());
+        let bytes = encode(&holders, HOLDER_BYTES);
+        assert_eq!(decode(&bytes, HOLDER_BYTES).unwrap(), holders);
+        assert_eq!(decode(&[], HOLDER_BYTES).unwrap(), []);
+        assert!(decode(&bytes[1..], HOLDER_BYTES).is_err());
+
+        let lane = lane_hash("acme");
+        let holders = vec![Holder { lane, ..holder() }; 2];
+        let bytes = encode(&holders, LANE_HOLDER_BYTES);
+        assert_eq!(decode(&bytes, LANE_HOLDER_BYTES).unwrap(), holders);
+        assert!(decode(&bytes[1..], LANE_HOLDER_BYTES).is_err());
     }
 
     #[test]

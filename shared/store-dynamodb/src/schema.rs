@@ -12,10 +12,11 @@
 //! | schedule | `s#` job `#` generation `#` slot | name |
 //! | edge to a task that waits for a task | `e#` job `#` generation `#` slot | id of the task that is waited for, kind, job and id of the one that waits |
 //! | level of a job's quota | `q#` job `#` generation | `quota` |
-//! | tasks that hold the places of a job with a limit | `q#` job `#` generation | `places` |
+//! | tasks that hold the places of a job with a limit | `q#` job `#` generation | `places`, or `lane places` |
+//! | lane of a job with a fair share | `l#` job `#` generation | fairness key, 0, inverted priority |
 //! | worker | `workers` | id |
 
-use dueline_domain::{JobName, ScheduleName, TaskId, hash::fnv1a};
+use dueline_domain::{JobName, Priority, ScheduleName, TaskId, hash::fnv1a};
 
 /// Partition key of the table (text).
 pub const PK: &str = "pk";
@@ -103,6 +104,22 @@ impl JobPartitions {
         format!("q#{}#{}", self.job, self.generation)
     }
 
+    /// The partition of the lanes.
+    pub(crate) fn lanes(&self) -> String {
+        format!("l#{}#{}", self.job, self.generation)
+    }
+
+    /// The partition of the index for the tasks of one priority that wait in a lane.
+    pub(crate) fn due_in_lane(&self, lane: &str, priority: Priority) -> String {
+        let hash = spread(lane.as_bytes());
+        format!(
+            "{}#{}#lane{hash:016x}#{}",
+            self.job,
+            self.generation,
+            priority.get()
+        )
+    }
+
     /// The partition of the index for a shard.
     pub(crate) fn due(&self, shard: u32) -> String {
         format!("{}#{}#{shard}", self.job, self.generation)
@@ -118,6 +135,15 @@ impl JobPartitions {
         let slot = (spread(bytes) & 0xffff_ffff) % u64::from(self.slots.max(1));
         u16::try_from(slot).unwrap_or(0)
     }
+}
+
+/// Whether a partition of the index is that of a lane.
+pub(crate) fn is_lane(due_key: &str) -> bool {
+    // Neither the name of a job nor a generation contains the separator.
+    due_key
+        .splitn(3, '#')
+        .nth(2)
+        .is_some_and(|name| name.starts_with("lane"))
 }
 
 /// The partition of the index for a shard of all schedules. That of a job's tasks has a second `#`.
@@ -156,6 +182,9 @@ mod tests {
         let nightly = ScheduleName::parse("nightly").unwrap();
         assert_eq!(partitions.of_schedule(&nightly), "s#mail#abc123#0a");
         assert_eq!(due_schedules(3), "schedules#3");
+        let lane = partitions.due_in_lane("acme", Priority::default());
+        assert_eq!(lane, "mail#abc123#lane3c6d1e950ef92351#0");
+        assert!(is_lane(&lane) && !is_lane(&partitions.due(7)));
     }
 
     #[test]

@@ -98,8 +98,9 @@ impl DynamoStore {
         stats.by_state.retain(|kind, _| kind.is_final());
         stats.oldest_due_at = None;
         let mut left = TASKS_MAX;
-        for shard in 0..entry.shards {
-            let partition = entry.partitions.due(shard);
+        let mut partitions = self.lane_partitions(context, entry).await?;
+        partitions.extend((0..entry.shards).map(|shard| entry.partitions.due(shard)));
+        for partition in partitions {
             let request = QueryRequest {
                 partition: &partition,
                 due: true,

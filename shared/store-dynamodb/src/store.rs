@@ -9,9 +9,9 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
-    PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, StoreError,
-    TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
+    OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery,
+    ScheduleStore, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     cache::RowCache,
     calls::MeteredTable,
     create::SubmitNumbers,
-    due::DueMemory,
+    due::{DueMemory, LaneMemory},
     jobs::{JobCache, SubmitRates},
     open::DynamoOptions,
     prune::PruneCursor,
@@ -43,6 +43,7 @@ pub struct DynamoStore {
     pub(crate) row_cache: RowCache,
     pub(crate) task_locks: TaskLocks,
     pub(crate) due_memory: DueMemory,
+    pub(crate) lane_memory: LaneMemory,
     pub(crate) prune_cursor: tokio::sync::Mutex<PruneCursor>,
     pub(crate) stats_cache: Mutex<StatsCache>,
 }
@@ -61,6 +62,7 @@ impl DynamoStore {
             row_cache: RowCache::default(),
             task_locks: TaskLocks::default(),
             due_memory: DueMemory::default(),
+            lane_memory: LaneMemory::default(),
             prune_cursor: tokio::sync::Mutex::default(),
             stats_cache: Mutex::default(),
         }
@@ -126,7 +128,7 @@ impl JobStore for DynamoStore {
         self.swap_quota(swap).await
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         self.take_places(take).await
     }
 }
@@ -151,6 +153,10 @@ impl TaskStore for DynamoStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         self.due(query).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        self.lanes(query).await
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {

@@ -3,10 +3,12 @@
 mod kit;
 
 use dueline_domain::{
-    Due, Effect, Event, HeldUntil, Job, NewTask, OnConflict, Outcome, Policy, Quota, RetryPolicy,
-    Settle, Sink, Task, TaskOptions, Unique, WriteId,
+    Due, Effect, Event, FairShare, HeldUntil, Job, NewTask, OnConflict, Outcome, Policy, Quota,
+    RetryPolicy, Settle, Sink, Task, TaskOptions, Unique, WriteId,
 };
-use dueline_ports::{JobStore as _, ListQuery, QuotaSwap, QuotaWrite, TakePlaces, TaskStore as _};
+use dueline_ports::{
+    JobStore as _, ListQuery, PlaceRequest, QuotaSwap, QuotaWrite, TakePlaces, TaskStore as _,
+};
 use kit::{FaultyConnection, TaskDriver, at, job};
 
 /// Write units that the engine reported since the last call.
@@ -524,11 +526,9 @@ async fn g_07_places_cost_a_write_unit_for_each_kibibyte_and_none_at_the_end_of_
     for _ in 0..42 {
         tasks.push(metered.driver.create(0, metered.driver.task(500)).await);
     }
-    let take = |tasks: &[Task]| TakePlaces {
-        job: job("mail").name,
-        limit: 40,
-        tasks: tasks.iter().map(|task| (task.id, at(0))).collect(),
-        now: at(1),
+    let take = |tasks: &[Task]| {
+        let tasks = tasks.iter().filter_map(PlaceRequest::of).collect();
+        TakePlaces::new(job("mail").name, 40, tasks, at(1))
     };
     let reads = |metered: &MeteredDriver| metered.driver.cost().read_units;
     metered.step_units();
@@ -539,14 +539,14 @@ async fn g_07_places_cost_a_write_unit_for_each_kibibyte_and_none_at_the_end_of_
         (&tasks[35..40], 2.0),
     ] {
         let taken = metered.driver.store.take_places(take(tasks)).await.unwrap();
-        assert_eq!(taken.len(), tasks.len());
+        assert_eq!(taken.granted.len(), tasks.len());
         assert_eq!(metered.step_units(), units);
     }
     // All places are taken: a look costs a read unit for the item and one for each task, and no write. The definitions of
     // jobs may be read in between.
     let before = reads(&metered);
     let full = metered.driver.store.take_places(take(&tasks[40..])).await;
-    assert_eq!(full.unwrap(), []);
+    assert_eq!(full.unwrap().granted, []);
     assert_eq!(metered.step_units(), 0.0);
     let looked = reads(&metered) - before;
     assert!((41.0..=42.0).contains(&looked), "{looked} read units");
@@ -557,6 +557,40 @@ async fn g_07_places_cost_a_write_unit_for_each_kibibyte_and_none_at_the_end_of_
     metered.driver.succeed(900, &task).await;
     assert_eq!(metered.step_units(), 1.0 + 1.0 + 2.0);
     let taken = metered.driver.store.take_places(take(&tasks[40..])).await;
-    assert_eq!(taken.unwrap(), [tasks[40].id]);
+    assert_eq!(taken.unwrap().granted, [tasks[40].id]);
     assert_eq!(metered.step_units(), 2.0);
+}
+
+#[tokio::test]
+async fn g_07_a_fair_share_costs_a_touch_of_the_lane_and_a_move_in_the_index() {
+    let mut metered = MeteredDriver::new().await;
+    let fair = Job {
+        fair_share: Some(FairShare::default()),
+        ..job("mail")
+    };
+    metered.driver.put(fair).await;
+    metered.step_units();
+    let keyed = |metered: &MeteredDriver, key: &str| {
+        let mut task = metered.driver.task(500);
+        task.options = Some(Box::new(TaskOptions {
+            fairness_key: Some(key.into()),
+            ..TaskOptions::default()
+        }));
+        task
+    };
+    // The first task of a lane touches it. Those of the next second don't.
+    let task = metered.driver.create(0, keyed(&metered, "a")).await;
+    assert_eq!(metered.step_units(), 2.0 + 1.0);
+    metered.driver.create(900, keyed(&metered, "a")).await;
+    assert_eq!(metered.step_units(), 2.0);
+    metered.driver.create(950, keyed(&metered, "b")).await;
+    assert_eq!(metered.step_units(), 2.0 + 1.0);
+    metered.driver.create(1_000, keyed(&metered, "a")).await;
+    assert_eq!(metered.step_units(), 2.0 + 1.0);
+    // The enqueue moves the entry of the index out of the lane. The rest of the run is as always.
+    let task = metered.driver.trigger(1_010, &task).await;
+    assert_eq!(metered.step_units(), 3.0);
+    let task = metered.driver.run(1_020, &task).await;
+    metered.driver.succeed(1_900, &task).await;
+    assert_eq!(metered.step_units(), 1.0 + 2.0);
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use dueline_domain::{
-    EdgeKind, JobName, Lease, Priority, State, StateKind, Task, TaskId, Timestamp, Token, Weight,
-    WorkerId, WriteId,
+    EdgeKind, Job, JobName, Lease, Priority, State, StateKind, Task, TaskId, Timestamp, Token,
+    Weight, WorkerId, WriteId,
 };
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Row, named_params, types::Type,
@@ -26,7 +26,7 @@ pub(crate) enum BlobKind {
 /// The columns of a task, in the order that [`read`] expects.
 pub(crate) const COLUMNS: &str = "seq, id, state, priority, weight, run_at, trigger_at, token, write_id, tries, \
      losses, cancel_requested, created_at, changed_at, started_at, finished_at, worker, claimed_at, heartbeat_at, \
-     expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result, owed_at, owed";
+     expires_at, deadline_at, key, extras, history, error, payload, checkpoint, result, owed_at, owed, lane_at";
 
 /// The number of a kind of edges.
 pub(crate) const fn edge_code(kind: EdgeKind) -> u8 {
@@ -72,6 +72,11 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
         .ok_or_else(|| corrupt(2, Type::Integer, format!("unknown state {code}")))?;
     let missing = |column| corrupt(column, Type::Null, format!("a {kind} task lacks a field"));
     let trigger_at = |column| time_opt(row, column)?.ok_or_else(|| missing(column));
+    // A task that waits in its lane has its trigger time there.
+    let waits_until = || match time_opt(row, 6)? {
+        Some(at) => Ok(at),
+        None => trigger_at(30),
+    };
     let token = || {
         let bits: Option<i64> = row.get(7)?;
         bits.and_then(Token::from_stored).ok_or_else(|| missing(7))
@@ -92,7 +97,7 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
             check_at: trigger_at(6)?,
         },
         StateKind::New => State::New {
-            due_at: trigger_at(6)?,
+            due_at: waits_until()?,
         },
         StateKind::Enqueued => State::Enqueued {
             token: token()?,
@@ -107,7 +112,7 @@ pub(crate) fn read(row: &Row<'_>, job: &JobName) -> rusqlite::Result<StoredTask>
             lease: lease()?,
         },
         StateKind::Retriable => State::Retriable {
-            retry_at: trigger_at(6)?,
+            retry_at: waits_until()?,
         },
         StateKind::Succeeded => State::Succeeded,
         StateKind::Failed => State::Failed,
@@ -339,6 +344,25 @@ pub(crate) fn update(
         inline(task.checkpoint.as_ref()),
         inline(task.result.as_ref()),
     ])?;
+    Ok(())
+}
+
+/// Moves a task of a job with lanes into its lane, or out of it. Called after the row is written.
+pub(crate) fn update_lane(
+    db: &Connection,
+    seq: i64,
+    job: &Job,
+    task: &Task,
+) -> rusqlite::Result<()> {
+    let trigger_at = task.state.trigger_at().map(Timestamp::millis);
+    let in_lane = job.lane_of(task).is_some();
+    db.prepare_cached("UPDATE task SET lane = ?2, lane_at = ?3, trigger_at = ?4 WHERE seq = ?1")?
+        .execute((
+            seq,
+            task.lane_name(),
+            trigger_at.filter(|_| in_lane),
+            trigger_at.filter(|_| !in_lane),
+        ))?;
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use crate::open::OpenError;
 pub(crate) const APPLICATION_ID: i32 = 0x4455_454c;
 
 /// The version of the schema that this program reads and writes.
-pub const SCHEMA_VERSION: i32 = 5;
+pub const SCHEMA_VERSION: i32 = 6;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6];
 
 const V1: &str = "
 CREATE TABLE job (
@@ -131,6 +131,17 @@ const V5: &str = "
 ALTER TABLE task ADD COLUMN key_lost INTEGER;
 DROP INDEX task_key;
 CREATE UNIQUE INDEX task_key ON task (job, key) WHERE key IS NOT NULL AND key_lost IS NULL;
+";
+
+const V6: &str = "
+-- The lane of a task, in jobs whose fairness keys take turns, and its trigger time while it waits there: trigger_at is NULL
+-- then. Other tasks have neither, and are in none of these indexes.
+ALTER TABLE task ADD COLUMN lane TEXT;
+ALTER TABLE task ADD COLUMN lane_at INTEGER;
+CREATE INDEX task_lane ON task (job, lane, priority DESC, lane_at) WHERE lane_at IS NOT NULL;
+CREATE INDEX task_lane_due ON task (job, lane_at) WHERE lane_at IS NOT NULL;
+-- The tasks of lanes that wait for others, are enqueued or owned.
+CREATE INDEX task_lane_running ON task (job, lane) WHERE lane IS NOT NULL AND trigger_at IS NOT NULL;
 ";
 
 /// Migrates the file to [`SCHEMA_VERSION`], or refuses it.

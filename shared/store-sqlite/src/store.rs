@@ -12,9 +12,9 @@ use dueline_domain::{
 };
 use dueline_ports::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, LocalQuotas, OwnedTask,
-    Page, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore,
-    StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
+    LocalQuotas, OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite,
+    ScheduleQuery, ScheduleStore, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -230,7 +230,7 @@ impl JobStore for SqliteStore {
         Ok(self.quotas.swap(swap))
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         self.writer()?
             .call(move |writer| writer.take_places(&take))
             .await
@@ -267,6 +267,13 @@ impl TaskStore for SqliteStore {
         let jobs = self.jobs.load();
         self.scanner()?
             .call(move |db| reader::due(db, &jobs, &query))
+            .await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        let entry = self.entry(&query.job)?;
+        self.scanner()?
+            .call(move |db| reader::lanes(db, &entry, &query))
             .await
     }
 

@@ -55,6 +55,7 @@ async fn f_152_due_tasks_are_read_by_priority_and_then_by_age() {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "test".into(),
         created_at: at,

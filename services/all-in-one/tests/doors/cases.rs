@@ -12,8 +12,8 @@ use dueline_api::{
     },
 };
 use dueline_domain::{
-    Due, Handler, Job, JobName, Modification, NewTask, Overrides, Quota, RunningCancel, TaskId,
-    TaskOptions,
+    Due, FairShare, Handler, Job, JobName, Modification, NewTask, Overrides, Quota, RunningCancel,
+    TaskId, TaskOptions,
 };
 use dueline_ports::ListQuery;
 use reqwest::Method;
@@ -204,6 +204,16 @@ fn puts() -> Vec<Case> {
             ("invalid_quota", Some("quota.running_max")),
             json!({"quota": {"running_max": 1_001}}),
             |job| job.quota.running_max = Some(1_001),
+        ),
+        put(
+            "no running task of a key",
+            ("invalid_quota", Some("fair_share.running_max")),
+            json!({"fair_share": {"running_max": 0}}),
+            |job| {
+                job.fair_share = Some(FairShare {
+                    running_max: Some(0),
+                });
+            },
         ),
         put(
             "a long description",

@@ -251,6 +251,17 @@ async fn g_03_the_fact_that_holds_a_task_up_is_named_with_what_ends_it() {
         .await;
     assert!(found.until.is_some());
 
+    // Fairness keys that take turns: one task of the key is enqueued, and no more may be.
+    asked
+        .put_mail(json!({"fair_share": {"running_max": 1}}))
+        .await;
+    asked.submit(json!({"fairness_key": "acme"})).await;
+    let second = asked.submit(json!({"fairness_key": "acme"})).await;
+    let text = "of the fairness key 'acme', of which no more than 1 are enqueued or running";
+    asked
+        .expect(second, &Cause::FairShare, text, "its turn")
+        .await;
+
     // The consumer of the node enqueues every due task, so the tests of REST show the cause that is missing here.
     let page = include_str!("../../../../docs/explain.md");
     for (cause, _) in Cause::ALL {

@@ -254,6 +254,7 @@ fn job() -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "".into(),
         created_at: now,

@@ -65,6 +65,7 @@ pub(crate) fn definition(job: &str) -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: Arc::from("test"),
         created_at: START,

@@ -7,11 +7,11 @@ use dueline_api::{
     operation::{ClaimTask, ClaimedTask, GetLease, ReportTask, ReportedTask, TaskLease, WaitAny},
 };
 use dueline_domain::{
-    ClaimChosen, Event, Job, JobName, Reason, Rejected, State, StateKind, TaskAddress, TaskId,
+    ClaimChosen, Event, Job, JobName, Quota, Reason, Rejected, StateKind, TaskAddress, TaskId,
     WorkerId, WriteId,
     hash::{fnv1a, mix64},
 };
-use dueline_ports::{Command, StoreError, TakePlaces};
+use dueline_ports::{Command, PlaceRequest, StoreError, TakePlaces};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Inner, Serve, read::end_of_wait};
@@ -75,23 +75,34 @@ impl Inner {
     /// Takes a place for a task that is claimed without its message, where its job limits how many of its tasks run at once.
     /// A task that is enqueued has a place already.
     async fn take_place(&self, job: &Job, id: &TaskId) -> Result<(), ApiError> {
-        let Some(limit) = job.quota.running_max else {
-            return Ok(());
-        };
-        let task = self.task(&job.name, id).await?;
-        let (State::New { due_at: at } | State::Retriable { retry_at: at }) = task.state else {
-            return Ok(());
-        };
-        let take = TakePlaces {
-            job: job.name.clone(),
-            limit,
-            tasks: vec![(*id, at)],
-            now: self.deps.clock.now(),
-        };
-        if !self.deps.store.take_places(take).await?.is_empty() {
+        if !job.takes_places() {
             return Ok(());
         }
-        let message = format!("job '{}' runs {limit} tasks, the most it may", job.name);
+        let limit = job.quota.running_max.unwrap_or(Quota::RUNNING_MAX);
+        let lane_limit = job.fair_share.and_then(|share| share.running_max);
+        let task = self.task(&job.name, id).await?;
+        if !matches!(task.kind(), StateKind::New | StateKind::Retriable) {
+            return Ok(());
+        }
+        let request = PlaceRequest::of(&task).into_iter().collect();
+        let now = self.deps.clock.now();
+        let take = TakePlaces {
+            lane_limit,
+            ..TakePlaces::new(job.name.clone(), limit, request, now)
+        };
+        let places = self.deps.store.take_places(take).await?;
+        if !places.granted.is_empty() {
+            return Ok(());
+        }
+        let message = match lane_limit {
+            Some(max) if !places.is_full => {
+                format!(
+                    "the fairness key '{}' has {max} running tasks, the most it may",
+                    task.lane_name()
+                )
+            }
+            _ => format!("job '{}' runs {limit} tasks, the most it may", job.name),
+        };
         let (kind, reason) = (ErrorKind::Conflict, ErrorReason::RunningLimit);
         Err(ApiError::new(kind, reason, message).with_state(task.kind()))
     }

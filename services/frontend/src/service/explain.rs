@@ -7,7 +7,7 @@ use dueline_api::{
     operation::{Cause, ExplainTask, Explanation},
     v1::Time,
 };
-use dueline_domain::{EdgeKind, Job, Lease, Quota, State, StateKind, Task, Timestamp};
+use dueline_domain::{EdgeKind, FairShare, Job, Lease, Quota, State, StateKind, Task, Timestamp};
 use dueline_ports::WorkerRecord;
 
 use super::{Inner, Serve};
@@ -141,6 +141,11 @@ impl Inner {
             return Ok(fact);
         }
         let late = now.since(due_at);
+        if let Some(share) = job.fair_share
+            && late > SCAN_GRACE
+        {
+            return Ok(turn(task, job, share));
+        }
         if let Some(rate) = job.quota.rate_per_s {
             let message = format!(
                 "the task has been due for {}, and job '{}' lets {rate} tasks a second pass",
@@ -244,6 +249,23 @@ impl Inner {
             ..Fact::new(Cause::Backlog, message, release)
         })
     }
+}
+
+/// A due task that waits for the turn of its fairness key.
+fn turn(task: &Task, job: &Job, share: FairShare) -> Fact {
+    let key = match task.lane_name() {
+        "" => "without a fairness key".to_owned(),
+        key => format!("of the fairness key '{key}'"),
+    };
+    let limit = share.running_max.map_or_else(String::new, |max| {
+        format!(", of which no more than {max} are enqueued or running")
+    });
+    let message = format!(
+        "the task waits for a turn of the tasks {key}{limit}; the keys of job '{}' take turns",
+        job.name
+    );
+    let release = "its turn: the tasks of a key pass by priority and then by time; more or faster workers shorten it";
+    Fact::new(Cause::FairShare, message, release)
 }
 
 fn paused(job: &Job) -> Fact {

@@ -107,6 +107,7 @@ impl Bench {
             handler,
             policy,
             quota: Quota::default(),
+            fair_share: None,
             paused: false,
             created_by: "test".into(),
             created_at: self.clock.now(),

@@ -22,6 +22,7 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
         handler: runs,
         policy: timeouts,
         quota,
+        fair_share,
         paused: _,
         // The transport takes it from the principal of the call.
         created_by: _,
@@ -45,6 +46,9 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
             QuotaError::Running => "quota.running_max",
         };
         ApiError::invalid(field, ErrorReason::InvalidQuota, error)
+    })?;
+    fair_share.unwrap_or_default().check().map_err(|error| {
+        ApiError::invalid("fair_share.running_max", ErrorReason::InvalidQuota, error)
     })
 }
 

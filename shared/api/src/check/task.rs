@@ -34,6 +34,9 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
         original_run_at,
         firing,
         family,
+        fairness_key,
+        // The store sets it.
+        takes_turns: _,
     } = &mut **options;
     // Only a task that was rescheduled has one.
     *original_run_at = None;
@@ -43,6 +46,7 @@ pub fn new_task(task: &mut NewTask) -> Result<(), ApiError> {
     details(map.as_deref())?;
     tags(words)?;
     short_text("key", key.as_deref())?;
+    short_text("fairness_key", fairness_key.as_deref())?;
     short_text("content_type", content_type.as_deref())?;
     if let Some(overrides) = overrides {
         policy(&Policy::default().with(overrides))?;

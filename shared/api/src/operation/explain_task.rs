@@ -53,6 +53,9 @@ wire_enum! {
     Paused = "paused",
     /// As many tasks of the job run as may at once.
     RunningLimit = "running_limit",
+    /// The tasks of the job's fairness keys take turns, and as many are enqueued as keep the workers busy, or as many of this
+    /// key run as may at once.
+    FairShare = "fair_share",
     /// More tasks of the job are due than its rate lets pass.
     Rate = "rate",
     /// The task is due, and no consumer has enqueued it.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Handler, Job, JobName, Policy, Quota, Sink};
+use dueline_domain::{FairShare, Handler, Job, JobName, Policy, Quota, Sink};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -61,6 +61,9 @@ pub struct JobSpec {
     /// How fast tasks may be enqueued, and how many run at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaSpec>,
+    /// Makes the fairness keys of the tasks take turns; an existing job stays as it is when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair_share: Option<FairShareSpec>,
     /// Whether due tasks wait instead of being enqueued; an existing job stays as it is when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
@@ -75,6 +78,16 @@ pub struct QuotaSpec {
     /// How many at once after a pause; one second's worth when absent.
     pub burst: Option<u32>,
     /// How many may be enqueued or owned by workers at the same time, from 1 to 1,000; no limit when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_max: Option<u32>,
+}
+
+/// The fairness keys of a job take turns, so that a key with many tasks does not delay those of a key with few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FairShareSpec {
+    /// How many tasks of one fairness key may be enqueued or owned by workers at the same time, from 1 to 1,000; no limit
+    /// when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_max: Option<u32>,
 }
@@ -109,6 +122,9 @@ impl JobSpec {
                 burst: quota.burst,
                 running_max: quota.running_max,
             },
+            fair_share: self.fair_share.map(|share| FairShare {
+                running_max: share.running_max,
+            }),
             paused: self.paused.unwrap_or(false),
             ..Job::new(name)
         })
@@ -189,6 +205,9 @@ pub struct JobView {
     pub sink: Option<String>,
     /// How fast tasks may be enqueued.
     pub quota: QuotaSpec,
+    /// How fairness keys share the workers; absent if they don't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair_share: Option<FairShareSpec>,
 }
 
 impl TryFrom<&Job> for JobView {
@@ -221,6 +240,9 @@ impl TryFrom<&Job> for JobView {
                 burst: job.quota.burst,
                 running_max: job.quota.running_max,
             },
+            fair_share: job.fair_share.map(|share| FairShareSpec {
+                running_max: share.running_max,
+            }),
         })
     }
 }
@@ -244,6 +266,7 @@ impl TryFrom<JobView> for Job {
             retention_ms: view.retention_ms,
             sink: view.sink,
             quota: Some(view.quota),
+            fair_share: view.fair_share,
             paused: Some(view.status == "paused"),
         };
         let job = spec.into_job(view.name, &Policy::default())?;
@@ -290,7 +313,7 @@ mod tests {
                 "enqueue_timeout_ms": 100, "claim_timeout_ms": 200, "heartbeat_timeout_ms": 300,
                 "heartbeat_increment_ms": 0, "run_timeout_ms": 4, "losses_max": 5, "retention_ms": 0,
                 "sink": "file:done.ndjson",
-                "quota": {"rate_per_s": 2.5, "burst": 7, "running_max": 3}}"#,
+                "quota": {"rate_per_s": 2.5, "burst": 7, "running_max": 3}, "fair_share": {"running_max": 2}}"#,
         ] {
             let job = job(text).unwrap();
             let view = JobView::try_from(&job).unwrap();

@@ -73,6 +73,9 @@ pub struct TaskSubmit {
     /// key as long as it is kept, an equal submit is answered with it, and another one is a conflict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueSpec>,
+    /// The key with which the task takes turns with others of a job that has a fair share, such as the name of a tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness_key: Option<String>,
     /// Must be the job's own queue when given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
@@ -149,6 +152,8 @@ impl TaskSubmit {
                 .unique
                 .map(|unique| unique.unique().map(Box::new))
                 .transpose()?,
+            fairness_key: text(self.fairness_key),
+            takes_turns: false,
             created_by: None,
             content_type: text(self.content_type).or_else(|| default_type.map(Arc::from)),
             trace: None,

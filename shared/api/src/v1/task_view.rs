@@ -56,6 +56,9 @@ pub struct TaskView {
     /// How long it holds its key; only present if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique: Option<UniqueView>,
+    /// Its fairness key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness_key: Option<String>,
     /// Higher goes first.
     pub priority: i16,
     /// The name of this priority, when it has one.
@@ -333,6 +336,7 @@ impl TaskView {
             tags: options.tags.iter().map(ToString::to_string).collect(),
             key: owned(options.key.as_ref()),
             unique: options.unique.as_deref().map(Into::into),
+            fairness_key: owned(options.fairness_key.as_ref()),
             priority: task.priority.get(),
             priority_name: task.priority.name().map(str::to_owned),
             weight: task.weight.get(),

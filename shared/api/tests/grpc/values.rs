@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use dueline_api::{ApiError, Assignment, ErrorKind, ErrorReason, PredecessorResult};
 use dueline_domain::{
-    Backoff, Due, Family, Handler, HeldUntil, History, Job, JobName, Lease, NewTask, OnConflict,
-    Overrides, Policy, Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord, State,
-    StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TaskRef, Timestamp, Token,
+    Backoff, Due, FairShare, Family, Handler, HeldUntil, History, Job, JobName, Lease, NewTask,
+    OnConflict, Overrides, Policy, Predecessor, Priority, Quota, RetryPolicy, RunEnd, RunRecord,
+    State, StateKind, Task, TaskAddress, TaskEnd, TaskId, TaskOptions, TaskRef, Timestamp, Token,
     TriggerOn, Unique, Weight, WorkerId, WriteId, limits,
 };
 
@@ -75,6 +75,7 @@ pub(crate) fn plain_job() -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: Arc::from(""),
         created_at: Timestamp::EPOCH,
@@ -113,6 +114,9 @@ pub(crate) fn rich_job() -> Job {
             burst: Some(u32::MAX),
             running_max: Some(1_000),
         },
+        fair_share: Some(FairShare {
+            running_max: Some(7),
+        }),
         paused: true,
         created_by: Arc::from("ann"),
         created_at: at(1),
@@ -137,6 +141,8 @@ pub(crate) fn options() -> TaskOptions {
             heartbeat_increment: Some(Duration::ZERO),
             run_timeout: Some(MS * 5),
         }),
+        fairness_key: Some("acme".into()),
+        takes_turns: false,
         original_run_at: None,
         firing: None,
         family: Some(Box::new(Family {

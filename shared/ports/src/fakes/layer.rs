@@ -10,9 +10,9 @@ use dueline_domain::{
 
 use crate::{
     Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, ListQuery, OwnedTask, Page, Pruned,
-    PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, Store, StoreError,
-    TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
+    OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery,
+    ScheduleStore, Store, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -52,7 +52,7 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.below().swap_quota(swap).await
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         self.below().take_places(take).await
     }
 
@@ -74,6 +74,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         self.below().due(query).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        self.below().lanes(query).await
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
@@ -199,7 +203,7 @@ impl<T: StoreLayer> JobStore for T {
         StoreLayer::swap_quota(self, swap).await
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         StoreLayer::take_places(self, take).await
     }
 }
@@ -224,6 +228,10 @@ impl<T: StoreLayer> TaskStore for T {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         StoreLayer::due(self, query).await
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        StoreLayer::lanes(self, query).await
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {

@@ -2,6 +2,7 @@
 //!
 //! `design.md` in this folder explains the index and how it is read.
 
+mod lanes;
 mod memory;
 mod partition;
 
@@ -14,6 +15,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use self::partition::BacklogChunk;
 use crate::{jobs::JobEntry, store::DynamoStore};
 
+pub(crate) use lanes::LaneMemory;
 pub(crate) use memory::DueMemory;
 
 /// Partitions of the index that are scanned at once.

@@ -37,7 +37,7 @@ const IDLE_AFTER: Duration = Duration::from_secs(30);
 
 /// An entry of the index.
 #[derive(Clone, Debug)]
-struct DueEntry {
+pub(super) struct DueEntry {
     id: TaskId,
     hint: Timestamp,
     /// The partition of the task itself.
@@ -55,11 +55,11 @@ fn due_entry(item: &Item) -> Option<DueEntry> {
 
 /// Consecutive entries of the index.
 #[derive(Default)]
-struct IndexSlice {
+pub(super) struct IndexSlice {
     /// Entries whose hint has passed.
-    entries: Vec<DueEntry>,
+    pub(super) entries: Vec<DueEntry>,
     /// The hint of the first entry in the future.
-    next_hint: Option<Timestamp>,
+    pub(super) next_hint: Option<Timestamp>,
     /// Where the rest begins; `None` when the reading came to the future or to the end.
     cut_at: Option<Item>,
 }
@@ -219,7 +219,7 @@ impl DynamoStore {
 
     /// Reads entries in the order of the index, up to the first one in the future or to about `entries_max`. An empty
     /// page is not the end.
-    async fn read_index(
+    pub(super) async fn read_index(
         &self,
         context: CallContext<'_>,
         partition: &str,
@@ -261,7 +261,7 @@ impl DynamoStore {
 
     /// Checks the tasks of the entries and adds the due ones to the result. An entry whose task is missing or finished
     /// is stale and is skipped.
-    async fn check_entries(
+    pub(super) async fn check_entries(
         &self,
         context: CallContext<'_>,
         entry: &JobEntry,

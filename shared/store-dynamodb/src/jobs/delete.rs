@@ -86,8 +86,9 @@ impl DynamoStore {
     async fn unfinished(&self, entry: &JobEntry) -> Result<u64, StoreError> {
         let context = CallContext::of_job(entry.partitions.job.as_str(), "delete_job");
         let mut indexed = std::collections::BTreeSet::new();
-        for shard in 0..entry.shards {
-            let partition = entry.partitions.due(shard);
+        let mut partitions = self.lane_partitions(context, entry).await?;
+        partitions.extend((0..entry.shards).map(|shard| entry.partitions.due(shard)));
+        for partition in partitions {
             let request = QueryRequest {
                 partition: &partition,
                 due: true,

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use dueline_domain::{Job, JobName, TaskId};
+use dueline_domain::{Job, JobName, Task, TaskId};
 use dueline_ports::StoreError;
 use tokio::time::{Duration, Instant};
 
@@ -52,6 +52,18 @@ impl JobEntry {
     /// The partition of the index for a new task.
     pub(crate) fn due_key(&self, id: &TaskId) -> String {
         self.partitions.due_of(id, self.shards)
+    }
+
+    /// The partition of the index for a task that waits in a lane.
+    pub(crate) fn lane_key(&self, task: &Task) -> Option<String> {
+        let lane = self.job.lane_of(task)?;
+        Some(self.partitions.due_in_lane(lane, task.priority))
+    }
+
+    /// The shard whose consumer enqueues the tasks of a lane.
+    pub(crate) fn shard_of_lane(&self, lane: &str) -> u32 {
+        let shard = schema::spread(lane.as_bytes()) % u64::from(self.shards.max(1));
+        u32::try_from(shard).unwrap_or(0)
     }
 }
 

@@ -76,8 +76,7 @@ impl DynamoStore {
             let write = match jobs.get(&job.name) {
                 Some(entry) if put.if_absent && !entry.deleting => return Ok(entry.job.clone()),
                 Some(entry) => {
-                    job.created_at = entry.job.created_at;
-                    job.created_by = entry.job.created_by.clone();
+                    job.keep(&entry.job);
                     job.changed_at = job.changed_at.max(entry.job.changed_at);
                     // A put ends a deletion that was not completed.
                     entry.changed(vec![entry.record_of(&job)], &[DELETING])

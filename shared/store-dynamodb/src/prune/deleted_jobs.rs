@@ -55,7 +55,7 @@ impl DynamoStore {
                     job.edges(slot),
                 ]
             });
-            of_slots.chain([job.quota()])
+            of_slots.chain([job.quota(), job.lanes()])
         });
         for partition in partitions {
             loop {

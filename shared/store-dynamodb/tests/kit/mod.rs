@@ -120,6 +120,7 @@ pub fn job(name: &str) -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "test".into(),
         created_at: at(0),

@@ -2,6 +2,7 @@
 
 mod due;
 mod families;
+mod lanes;
 mod list;
 mod schedules;
 mod tasks;
@@ -18,6 +19,7 @@ use tokio::sync::oneshot;
 pub(crate) use self::{
     due::due,
     families::{edges, open_children},
+    lanes::lanes,
     list::{list, parse_cursor},
     schedules::{due_schedules, schedule, schedules},
     tasks::{get, owned, ready, stats, workers},

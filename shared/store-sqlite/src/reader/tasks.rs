@@ -8,6 +8,7 @@ use dueline_domain::{
 use dueline_ports::{JobStats, OwnedTask, WorkerRecord};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::lanes;
 use crate::{
     jobs::{JobEntry, JobTable},
     row,
@@ -29,7 +30,7 @@ pub(crate) fn ready(
     limit: usize,
 ) -> rusqlite::Result<Vec<TaskRef>> {
     let mut statement = db.prepare_cached(
-        "SELECT id, token, priority, weight, run_at, extras ->> '$.trace' FROM task INDEXED BY task_ready \
+        "SELECT id, token, priority, weight, run_at, extras ->> '$.trace', extras ->> '$.turns', changed_at FROM task INDEXED BY task_ready \
          WHERE job = ?1 AND state = 2 ORDER BY priority DESC, run_at, seq LIMIT ?2",
     )?;
     let mut rows = statement.query((entry.row, limit))?;
@@ -42,13 +43,19 @@ pub(crate) fn ready(
         ) else {
             continue;
         };
+        // As in the message of a task.
+        let takes_turns: Option<bool> = row.get(6)?;
+        let (priority, due_at) = match takes_turns {
+            Some(true) => (Priority::default(), row.get(7)?),
+            _ => (priority, row.get(4)?),
+        };
         messages.push(TaskRef {
             job: entry.job.name.clone(),
             id: TaskId::from_bytes(row.get(0)?),
             token,
             priority,
             weight,
-            due_at: Timestamp::clamped(row.get(4)?),
+            due_at: Timestamp::clamped(due_at),
             trace: row.get_ref(5)?.as_str_or_null()?.map(Arc::from),
         });
     }
@@ -98,8 +105,12 @@ pub(crate) fn stats(db: &Connection, entry: &JobEntry) -> rusqlite::Result<JobSt
             by_state.insert(kind, row.get(1)?);
         }
     }
-    let oldest = oldest_pending(db, entry)?;
-    let oldest_due_at = oldest.map(Timestamp::clamped);
+    let oldest = oldest_pending(db, entry)?.map(Timestamp::clamped);
+    let in_lanes = match entry.job.fair_share {
+        Some(_) => lanes::oldest(db, entry)?,
+        None => None,
+    };
+    let oldest_due_at = oldest.into_iter().chain(in_lanes).min();
     Ok(JobStats {
         by_state,
         oldest_due_at,

@@ -1,7 +1,7 @@
 //! `apply`: reads a task, decides the transition and writes it. This is one atomic step because only this thread
 //! writes.
 
-use dueline_domain::{StateKind, Task, Timestamp};
+use dueline_domain::{Job, StateKind, Task, Timestamp};
 use dueline_ports::{Applied, Command, StoreError};
 
 use super::{ItemError, Writer};
@@ -49,7 +49,7 @@ impl Writer {
             family: transition.family.is_some(),
         };
         task.advance(transition);
-        self.write_task(seq, &task, changed)?;
+        self.write_task(seq, &job, &task, changed)?;
         if changed.owed && task.owed.is_none() {
             self.prune.settled(seq);
         }
@@ -64,8 +64,17 @@ impl Writer {
         })
     }
 
-    fn write_task(&self, seq: i64, task: &Task, changed: ChangedColumns) -> rusqlite::Result<()> {
+    fn write_task(
+        &self,
+        seq: i64,
+        job: &Job,
+        task: &Task,
+        changed: ChangedColumns,
+    ) -> rusqlite::Result<()> {
         row::update(&mut self.db.prepare_cached(row::UPDATE)?, seq, task)?;
+        if job.fair_share.is_some() {
+            row::update_lane(&self.db, seq, job, task)?;
+        }
         if changed.modified {
             row::update_modified(&self.db, seq, task)?;
         }

@@ -1,6 +1,6 @@
 //! `create`: inserts new tasks.
 
-use dueline_domain::{Due, Meeting, NewTask, Task, Timestamp};
+use dueline_domain::{Due, Job, Meeting, NewTask, Task, Timestamp};
 use dueline_ports::{Command, Create, Created, StoreError};
 use rusqlite::OptionalExtension as _;
 
@@ -14,7 +14,7 @@ const CREATED_WITHOUT_CLAIM_MAX: u32 = 4_096;
 impl Writer {
     pub(crate) fn create(&mut self, now: Timestamp, create: Create) -> Result<Created, ItemError> {
         let Create {
-            task: submit,
+            task: mut submit,
             token,
             write,
             may_enqueue,
@@ -24,17 +24,18 @@ impl Writer {
             return Err(StoreError::no_job(&submit.job).into());
         };
         let (job_row, job) = (entry.row, entry.job.clone());
+        job.admit(&mut submit);
         let may_enqueue = may_enqueue && job.enqueues_at_once();
         let due = submit.due;
         let mut task = Box::new(submit.into_task(&job.policy, now, token, write, may_enqueue));
         if let Some(worker) = claim_for {
             task.claim_on_create(&job.policy, worker);
         }
-        if !self.insert(job_row, &task)? {
+        if !self.insert(job_row, &job, &task)? {
             let existing = self.existing(job_row, &task)?;
             let submit = submit_of(Task::clone(&task), due);
             match existing.task.meet(&submit, now) {
-                Meeting::Free => self.take_key(job_row, existing.seq, &task)?,
+                Meeting::Free => self.take_key(job_row, &job, existing.seq, &task)?,
                 Meeting::Return => return Ok(found(existing.task, false)),
                 Meeting::Replace => {
                     let command = Command {
@@ -71,16 +72,20 @@ impl Writer {
     }
 
     /// Inserts a row; answers whether neither its id nor its key is taken.
-    fn insert(&self, job_row: i64, task: &Task) -> rusqlite::Result<bool> {
-        row::insert(&mut self.db.prepare_cached(row::INSERT)?, job_row, task)
+    fn insert(&self, job_row: i64, job: &Job, task: &Task) -> rusqlite::Result<bool> {
+        let inserted = row::insert(&mut self.db.prepare_cached(row::INSERT)?, job_row, task)?;
+        if inserted && job.fair_share.is_some() {
+            row::update_lane(&self.db, self.db.last_insert_rowid(), job, task)?;
+        }
+        Ok(inserted)
     }
 
     /// Inserts a task that takes its key over from the task of a row.
-    fn take_key(&self, job_row: i64, from: i64, task: &Task) -> Result<(), ItemError> {
+    fn take_key(&self, job_row: i64, job: &Job, from: i64, task: &Task) -> Result<(), ItemError> {
         self.db
             .prepare_cached("UPDATE task SET key_lost = 1 WHERE seq = ?1")?
             .execute([from])?;
-        match self.insert(job_row, task)? {
+        match self.insert(job_row, job, task)? {
             true => Ok(()),
             false => Err(StoreError::Corrupt("a unique index names two tasks".into()).into()),
         }

@@ -33,8 +33,7 @@ impl Writer {
         match self.jobs.get(&job.name) {
             Some(entry) if put.if_absent => Ok(entry.job.clone()),
             Some(entry) => {
-                job.created_at = entry.job.created_at;
-                job.created_by = entry.job.created_by.clone();
+                job.keep(&entry.job);
                 job.changed_at = job.changed_at.max(entry.job.changed_at);
                 self.replace(entry.row, job)
             }

@@ -260,6 +260,7 @@ mod tests {
                 ..Policy::default()
             },
             quota: Quota::default(),
+            fair_share: None,
             paused: false,
             created_by: "test".into(),
             created_at: at(0),

@@ -19,6 +19,7 @@ pub(crate) fn job(name: &str) -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "test".into(),
         created_at: at,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, TaskId, Timestamp, WorkerId};
+use dueline_domain::{Job, JobName, TaskAddress, TaskEnd, Timestamp, WorkerId};
 use dueline_ports::{
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError,
-    TakePlaces, WorkerRecord, WorkerStore,
+    Edge, EdgePage, EdgeQuery, FamilyStore, JobStore, Places, PutJob, QuotaSwap, QuotaWrite,
+    StoreError, TakePlaces, WorkerRecord, WorkerStore,
 };
 
 use super::{FaultyStore, StoreMethod};
@@ -48,7 +48,7 @@ impl JobStore for FaultyStore {
         self.call_one(StoreMethod::SwapQuota, call).await
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         let call = || self.inner.take_places(take.clone());
         self.call_one(StoreMethod::TakePlaces, call).await
     }

@@ -37,6 +37,8 @@ pub enum StoreMethod {
     SwapQuota,
     /// `JobStore::take_places`
     TakePlaces,
+    /// `TaskStore::lanes`
+    Lanes,
     /// `TaskStore::create`
     Create,
     /// `TaskStore::get`

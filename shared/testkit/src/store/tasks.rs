@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, ListQuery, OwnedTask, Page,
-    Pruned, StoreError, TaskStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, LanePage, LaneQuery, ListQuery,
+    OwnedTask, Page, Pruned, StoreError, TaskStore,
 };
 
 use super::{CallFault, FaultyStore, StoreMethod, unavailable};
@@ -144,6 +144,11 @@ impl TaskStore for FaultyStore {
         self.lag(&mut page);
         self.truncate(&mut page);
         Ok(page)
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        let call = || self.inner.lanes(query.clone());
+        self.call_one(StoreMethod::Lanes, call).await
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {

@@ -35,6 +35,7 @@ pub(crate) async fn store(
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "test".into(),
         created_at: at(1),

@@ -134,6 +134,71 @@ async fn g_07_a_fleet_runs_no_more_tasks_of_a_job_at_once_than_its_limit() {
     assert_eq!(most, i64::try_from(LIMIT).unwrap());
 }
 
+/// Tasks of the noisy key, slots of the worker, most running tasks of a key, and how long a task runs.
+const NOISY: usize = 400;
+const KEY_LIMIT: usize = 3;
+const QUIET: usize = 12;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g_07_fairness_keys_take_turns_on_a_fleet_and_none_exceeds_its_limit() {
+    let _machine = shared_machine().await;
+    let plan = FleetPlan {
+        consumers: 2,
+        ..FleetPlan::default()
+    };
+    let mut fleet = fleet(&plan).await;
+    let log = RunLog::new(fleet.resources().folder());
+    let share = json!({"fair_share": {"running_max": KEY_LIMIT}});
+    fleet
+        .api()
+        .put_job("shared", exec_job(&log, "sleep 0.4"), share)
+        .await;
+    let api = fleet.api().clone();
+    let noisy = json!({"fairness_key": "noisy"});
+    api.submit_all("shared", vec![noisy; NOISY], s(60)).await;
+    pause(s(2)).await;
+    let consumer = fleet.names(FleetRole::Consumer).remove(0);
+    let mut late = Vec::new();
+    for number in 0..QUIET {
+        if number == 3 {
+            fleet.kill(&consumer).await;
+        }
+        if number == 8 {
+            fleet.start_again(&consumer).await;
+        }
+        let quiet = json!({"fairness_key": "quiet"});
+        let id = api.submit("shared", &quiet).await;
+        let task: Value = api.finished("shared", &id, s(60)).await;
+        assert_eq!(task["fairness_key"], "quiet", "{task}");
+        late.push(late_ms(&task));
+    }
+    let waiting = number(&api.stats("shared").await["by_state"]["new"]);
+    print_note(&format!(
+        "start after due of {QUIET} tasks of a quiet key, while {waiting} of another one wait: {late:?} ms"
+    ));
+    assert!(waiting > 0, "the noisy key has nothing left that waits");
+    // A consumer polls each second; the share of one that dies is taken over after its lease.
+    let median = percentile(late, 0.5);
+    assert!(median <= 2_500, "{median} ms");
+
+    let mut changes = Vec::new();
+    for task in api.tasks("shared").await {
+        if task["fairness_key"] == "noisy" && !task["started_at"].is_null() {
+            changes.push((millis(&task["started_at"]), 1));
+            if !task["finished_at"].is_null() {
+                changes.push((millis(&task["finished_at"]), -1));
+            }
+        }
+    }
+    changes.sort_unstable();
+    let (mut running, mut most) = (0_i64, 0);
+    for (_, change) in changes {
+        running += change;
+        most = most.max(running);
+    }
+    assert_eq!(most, i64::try_from(KEY_LIMIT).unwrap());
+}
+
 /// Submits tasks that become due one by one, and returns how late they began (p95).
 async fn probe(api: &FleetClient) -> i64 {
     let since = Instant::now();

@@ -311,6 +311,7 @@ fn job(name: &str, rng: &ScenarioRng) -> Job {
         handler: Handler::worker(),
         policy,
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "simulation".into(),
         created_at: BASE,

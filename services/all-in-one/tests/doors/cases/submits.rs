@@ -87,12 +87,13 @@ pub(super) fn submits() -> Vec<Case> {
     let many: Vec<String> = (0..17).map(|number| number.to_string()).collect();
     let large = "x".repeat(262_145);
     let mut cases = Vec::new();
-    for field in ["name", "key", "content_type"] {
+    for field in ["name", "key", "fairness_key", "content_type"] {
         let options = |value: &str| {
             let mut options = none();
             match field {
                 "name" => options.name = text(value),
                 "key" => options.key = text(value),
+                "fairness_key" => options.fairness_key = text(value),
                 _ => options.content_type = text(value),
             }
             options

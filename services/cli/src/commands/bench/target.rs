@@ -224,6 +224,7 @@ pub(super) async fn put_job(
         handler,
         policy,
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "bench".into(),
         created_at: Timestamp::EPOCH,

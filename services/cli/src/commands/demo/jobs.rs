@@ -110,6 +110,7 @@ fn job(kind: DemoKind, receiver: &str, run_timeout: Duration) -> anyhow::Result<
             ..Policy::default()
         },
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: Arc::from("demo"),
         created_at: Timestamp::EPOCH,

@@ -103,6 +103,14 @@ pub struct Apply {
     /// Most tasks enqueued or owned by workers at the same time, in the whole fleet
     #[arg(long, value_name = "N", value_parser = parse_running_max, allow_hyphen_values = true)]
     running_max: Option<u32>,
+
+    /// Let the fairness keys of the tasks take turns, so that one with many tasks does not delay the others; cannot be undone
+    #[arg(long)]
+    fair_share: bool,
+
+    /// Most tasks of each fairness key enqueued or owned by workers at the same time; implies --fair-share
+    #[arg(long, value_name = "N", value_parser = parse_running_max, allow_hyphen_values = true)]
+    key_running_max: Option<u32>,
 }
 
 fn parse_retries(text: &str) -> Result<RetriesMax, String> {
@@ -209,7 +217,12 @@ impl Apply {
         let quota = quota.filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let quota = Map::from_iter(quota);
         let quota = (!quota.is_empty()).then_some(Value::Object(quota));
+        let fair_share = match self.key_running_max {
+            Some(max) => Some(json!({ "running_max": max })),
+            None => self.fair_share.then(|| json!({})),
+        };
         let fields = [
+            ("fair_share", fair_share),
             ("info", self.info.as_ref().map(|info| json!(info))),
             ("retries_max", self.retries.map(|retries| json!(retries))),
             ("run_timeout_ms", ms(self.timeout)),

@@ -85,7 +85,11 @@ pub(super) fn quota(job: &JobView) -> String {
         Some(burst) => format!("{rate}/s, burst {burst}"),
     });
     let running = job.quota.running_max.map(|max| format!("{max} at once"));
-    let parts: Vec<_> = rate.into_iter().chain(running).collect();
+    let fair_share = job.fair_share.map(|share| match share.running_max {
+        Some(max) => format!("fair share, {max} at once for each key"),
+        None => "fair share".to_owned(),
+    });
+    let parts: Vec<_> = rate.into_iter().chain(running).chain(fair_share).collect();
     match parts.is_empty() {
         true => "none".into(),
         false => parts.join(", "),

@@ -111,6 +111,7 @@ pub(super) fn render(style: &TableStyle, task: &TaskView) -> String {
         ("name", text(&task.name)),
         ("key", text(&task.key)),
         ("unique", task.unique.as_ref().map(unique)),
+        ("fairness key", text(&task.fairness_key)),
         ("tags", tags),
         ("details", details),
         ("priority", Some(Cell::new(priority(task)))),

@@ -109,6 +109,10 @@ struct SingleTaskArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, allow_hyphen_values = true, requires = "on_conflict", conflicts_with = "batch")]
     max_delay: Option<Duration>,
 
+    /// Key with which the task takes turns with others of its job, such as the name of a tenant; the job needs --fair-share
+    #[arg(long, value_name = "KEY", conflicts_with = "batch")]
+    fairness_key: Option<String>,
+
     /// Name of the task
     #[arg(long, conflicts_with = "batch")]
     name: Option<String>,
@@ -296,6 +300,7 @@ impl SingleTaskArgs {
             details: details.transpose()?,
             tags: (!self.tags.is_empty()).then_some(self.tags),
             key: self.key,
+            fairness_key: self.fairness_key,
             unique: (unique != UniqueSpec::default()).then_some(unique),
             after: (!self.after.is_empty()).then_some(self.after),
             trigger_on: self.trigger_on,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use dueline_domain::{Backoff, Handler, Job, Policy, Quota, RetryPolicy};
+use dueline_domain::{Backoff, FairShare, Handler, Job, Policy, Quota, RetryPolicy};
 
 use super::field;
 use crate::{
@@ -22,6 +22,9 @@ impl From<&Job> for proto::Job {
                 rate_per_s: job.quota.rate_per_s,
                 burst: job.quota.burst,
                 running_max: job.quota.running_max,
+            }),
+            fair_share: job.fair_share.map(|share| proto::FairShare {
+                running_max: share.running_max,
             }),
             paused: Some(job.paused),
             created_by: job.created_by.as_ref().to_owned(),
@@ -53,6 +56,9 @@ pub(crate) fn job_or(job: proto::Job, default: &Policy) -> Result<Job, ApiError>
             rate_per_s: quota.rate_per_s,
             burst: quota.burst,
             running_max: quota.running_max,
+        }),
+        fair_share: job.fair_share.map(|share| FairShare {
+            running_max: share.running_max,
         }),
         paused: job.paused.unwrap_or(false),
         created_by: Arc::from(job.created_by),

@@ -89,6 +89,7 @@ impl From<TaskOptions> for proto::TaskOptions {
             overrides: options.overrides.map(Into::into),
             family: options.family.map(|family| (*family).into()),
             unique: options.unique.map(|unique| (*unique).into()),
+            fairness_key: field::string_opt(options.fairness_key),
         }
     }
 }
@@ -117,6 +118,9 @@ impl TryFrom<proto::TaskOptions> for TaskOptions {
                 .family
                 .map(|family| Family::try_from(family).map(Box::new))
                 .transpose()?,
+            fairness_key: field::text_opt(options.fairness_key),
+            // The store sets it.
+            takes_turns: false,
         })
     }
 }

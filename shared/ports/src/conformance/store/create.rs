@@ -341,6 +341,8 @@ pub async fn f_006_rare_fields_are_kept(store: Arc<dyn Store>) {
             heartbeat_increment: Some(secs(0)),
             run_timeout: Some(secs(43)),
         }),
+        fairness_key: Some("acme".into()),
+        takes_turns: false,
         original_run_at: None,
         firing: Some(Firing {
             schedule: ScheduleName::parse("nightly").expect("a name"),

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Backoff, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId, WriteId,
+    Backoff, FairShare, Handler, Job, Policy, Quota, RetryPolicy, Sink, StateKind, Task, TaskId,
+    WriteId,
 };
 use tokio::task::JoinSet;
 
 use super::kit::{StoreKit, at, fatal, ids, job, job_name, retriable, secs, success};
-use crate::{JobStats, ListQuery, PutJob, QuotaSwap, QuotaWrite, Store, StoreError, TakePlaces};
+use crate::{
+    JobStats, ListQuery, PlaceRequest, PutJob, QuotaSwap, QuotaWrite, Store, StoreError, TakePlaces,
+};
 
 /// A job with no setting at its default.
 fn unusual() -> Job {
@@ -43,6 +46,9 @@ fn unusual() -> Job {
             burst: Some(18),
             running_max: Some(19),
         },
+        fair_share: Some(FairShare {
+            running_max: Some(5),
+        }),
         paused: true,
         created_by: "ops".into(),
         ..job("odd-job_1")
@@ -307,17 +313,10 @@ pub async fn g_07_no_more_tasks_get_places_than_may_run_at_once(store: Arc<dyn S
     // The write that creates a task of such a job does not enqueue it.
     assert!(tasks.iter().all(|task| task.kind() == StateKind::New));
     let take = |ms: i64, tasks: &[Task]| {
-        let tasks = tasks
-            .iter()
-            .filter_map(|task| Some((task.id, task.trigger_at()?)));
-        let take = TakePlaces {
-            job: job_name("mail"),
-            limit: 3,
-            tasks: tasks.collect(),
-            now: at(ms),
-        };
+        let tasks = tasks.iter().filter_map(PlaceRequest::of).collect();
+        let take = TakePlaces::new(job_name("mail"), 3, tasks, at(ms));
         let store = kit.store.clone();
-        async move { store.take_places(take).await.expect("an answer") }
+        async move { store.take_places(take).await.expect("an answer").granted }
     };
     // The first ones of a call get places, and get them again when they ask again.
     assert_eq!(take(0, &tasks[..2]).await, ids(&tasks[..2]));
@@ -347,12 +346,8 @@ pub async fn g_07_no_more_tasks_get_places_than_may_run_at_once(store: Arc<dyn S
     assert_eq!(take(lapsed, &tasks[5..]).await, ids(&tasks[5..]));
 
     let missing = StoreError::no_job(&job_name("unknown"));
-    let unknown = TakePlaces {
-        job: job_name("unknown"),
-        limit: 1,
-        tasks: vec![(tasks[0].id, at(0))],
-        now: at(0),
-    };
+    let request = PlaceRequest::of(&tasks[0]).into_iter().collect();
+    let unknown = TakePlaces::new(job_name("unknown"), 1, request, at(0));
     let refused = kit.store.take_places(unknown).await;
     assert_eq!(refused.unwrap_err().to_string(), missing.to_string());
 }
@@ -371,17 +366,13 @@ pub async fn g_07_callers_at_once_share_the_places(store: Arc<dyn Store>) {
     let tasks = kit.create_all(0, new).await;
     let mut calls = JoinSet::new();
     for tasks in tasks.chunks(3) {
-        let tasks = tasks.iter().map(|task| (task.id, at(0)));
-        let take = TakePlaces {
-            job: job_name("mail"),
-            limit: 5,
-            tasks: tasks.collect(),
-            now: at(0),
-        };
+        let tasks = tasks.iter().filter_map(PlaceRequest::of).collect();
+        let take = TakePlaces::new(job_name("mail"), 5, tasks, at(0));
         let store = kit.store.clone();
         calls.spawn(async move { store.take_places(take).await.expect("an answer") });
     }
     let granted = calls.join_all().await;
-    let granted = granted.iter().map(Vec::len).sum::<usize>();
+    let granted = granted.iter().map(|places| places.granted.len());
+    let granted = granted.sum::<usize>();
     assert!((1..=5).contains(&granted), "{granted} of 5 places");
 }

@@ -38,6 +38,7 @@ pub(super) fn job(name: &str) -> Job {
         handler: Handler::worker(),
         policy: Policy::default(),
         quota: Quota::default(),
+        fair_share: None,
         paused: false,
         created_by: "suite".into(),
         created_at: at(0),

@@ -32,6 +32,7 @@ mod effects;
 mod families;
 mod jobs;
 mod kit;
+mod lanes;
 mod life;
 mod list;
 mod model;
@@ -48,6 +49,7 @@ pub use due::*;
 pub use effects::*;
 pub use families::*;
 pub use jobs::*;
+pub use lanes::*;
 pub use life::*;
 pub use list::*;
 pub use model::*;
@@ -186,6 +188,10 @@ macro_rules! store_conformance {
             f_126_a_level_of_a_quota_is_replaced_by_one_of_two_callers
             g_07_no_more_tasks_get_places_than_may_run_at_once
             g_07_callers_at_once_share_the_places
+            g_07_waiting_tasks_of_a_fair_job_are_read_by_lane
+            g_07_a_task_is_in_its_lane_while_it_waits_and_only_then
+            g_07_tasks_from_before_the_fair_share_get_into_their_lanes_later
+            g_07_places_are_limited_in_each_lane_and_ahead_of_the_workers
             f_015_a_job_with_unfinished_tasks_is_not_deleted
             deleting_a_job_removes_its_finished_tasks
             stats_count_by_state_and_name_the_oldest_due_time
@@ -230,6 +236,7 @@ mod tests {
             include_str!("families.rs"),
             include_str!("list.rs"),
             include_str!("jobs.rs"),
+            include_str!("lanes.rs"),
             include_str!("schedules.rs"),
             include_str!("unique.rs"),
             include_str!("workers.rs"),

@@ -6,10 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use dueline_domain::{Priority, StateKind, Task, TaskId, Timestamp};
+use dueline_domain::{Job, Priority, StateKind, Task, TaskId, Timestamp};
 
 /// Sorts tasks by a time, then by submit order.
 pub(super) type TimeKey = (Timestamp, u64, TaskId);
+
+/// Sorts the tasks of a lane.
+pub(super) type LaneKey = (Reverse<Priority>, Timestamp, u64, TaskId);
 
 /// The last key of a time.
 pub(super) const fn end_of(time: Timestamp) -> TimeKey {
@@ -25,8 +28,10 @@ pub(super) struct JobIndex {
     pub(super) by_key: BTreeMap<Arc<str>, TaskId>,
     /// Number of tasks in each state.
     pub(super) counts: BTreeMap<StateKind, u64>,
-    /// Unowned tasks by trigger time.
+    /// Unowned tasks by trigger time, without those in lanes.
     pub(super) pending: BTreeSet<TimeKey>,
+    /// The tasks that wait in each lane, by priority and then trigger time.
+    pub(super) lanes: BTreeMap<Arc<str>, BTreeSet<LaneKey>>,
     /// Owned tasks by trigger time.
     pub(super) owned: BTreeSet<TimeKey>,
     /// Finished tasks that owe an effect, by trigger time.
@@ -39,12 +44,12 @@ pub(super) struct JobIndex {
 
 impl JobIndex {
     /// Adds a new task.
-    pub(super) fn insert(&mut self, task: &Task, seq: u64) {
+    pub(super) fn insert(&mut self, job: &Job, task: &Task, seq: u64) {
         self.by_seq.insert(seq, task.id);
         if let Some(key) = key(task) {
             self.by_key.insert(key.clone(), task.id);
         }
-        self.insert_state(task, seq);
+        self.insert_state(job, task, seq);
     }
 
     /// Removes a task.
@@ -59,10 +64,13 @@ impl JobIndex {
     }
 
     /// Adds a task to the indexes of its state.
-    pub(super) fn insert_state(&mut self, task: &Task, seq: u64) {
+    pub(super) fn insert_state(&mut self, job: &Job, task: &Task, seq: u64) {
         let kind = task.kind();
         *self.counts.entry(kind).or_default() += 1;
-        if let Some(at) = task.trigger_at() {
+        if let Some(lane) = job.lane_of(task) {
+            let lane = self.lanes.entry(lane.into()).or_default();
+            lane.extend(lane_key(task, seq));
+        } else if let Some(at) = task.trigger_at() {
             let due = match kind {
                 kind if kind.is_final() => &mut self.owing,
                 kind if kind.is_owned() => &mut self.owned,
@@ -92,10 +100,25 @@ impl JobIndex {
             self.pending.remove(&(at, seq, task.id));
             self.owned.remove(&(at, seq, task.id));
         }
+        if let Some(key) = lane_key(task, seq)
+            && let Some(lane) = self.lanes.get_mut(task.lane_name())
+        {
+            lane.remove(&key);
+            if lane.is_empty() {
+                self.lanes.remove(task.lane_name());
+            }
+        }
         self.ready.remove(&ready(task, seq));
         if let Some(at) = task.finished_at {
             self.finished.remove(&(at, seq, task.id));
         }
+    }
+
+    /// The earliest trigger time of an unowned task.
+    pub(super) fn oldest_due_at(&self) -> Option<Timestamp> {
+        let in_lanes = self.lanes.values().flatten().map(|(_, at, ..)| *at);
+        let pending = self.pending.first().map(|(at, ..)| *at);
+        pending.into_iter().chain(in_lanes).min()
     }
 
     /// Number of tasks that have not ended or owe an effect.
@@ -152,6 +175,11 @@ fn key(task: &Task) -> Option<&Arc<str>> {
     task.options
         .as_ref()
         .and_then(|options| options.key.as_ref())
+}
+
+/// Where a task is in its lane, if it has a trigger time.
+fn lane_key(task: &Task, seq: u64) -> Option<LaneKey> {
+    Some((Reverse(task.priority), task.trigger_at()?, seq, task.id))
 }
 
 const fn ready(task: &Task, seq: u64) -> (Reverse<Priority>, Timestamp, u64, TaskId) {

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dueline_domain::{Job, JobName, TaskId, Timestamp};
+use dueline_domain::{Job, JobName, StateKind, Task, Timestamp};
 
 use super::MemoryStore;
-use crate::{JobStore, PutJob, QuotaSwap, QuotaWrite, StoreError, TakePlaces};
+use crate::{
+    JobStore, Places, PutJob, QuotaSwap, QuotaWrite, RunningCounts, StoreError, TakePlaces,
+};
 
 #[async_trait]
 impl JobStore for MemoryStore {
@@ -17,8 +19,7 @@ impl JobStore for MemoryStore {
             if put.if_absent {
                 return Ok(existing.clone());
             }
-            job.created_at = existing.created_at;
-            job.created_by = existing.created_by.clone();
+            job.keep(existing);
         }
         let job = Arc::new(job);
         contents.jobs.insert(job.name.clone(), job.clone());
@@ -83,14 +84,26 @@ impl JobStore for MemoryStore {
         Ok(self.quotas.swap(swap))
     }
 
-    async fn take_places(&self, take: TakePlaces) -> Result<Vec<TaskId>, StoreError> {
+    async fn take_places(&self, take: TakePlaces) -> Result<Places, StoreError> {
         let mut contents = self.lock();
         contents.job(&take.job)?;
-        let counts = contents.indexes.get(&take.job).map(|index| &index.counts);
-        let running = counts.into_iter().flatten();
-        let running = running.filter(|(kind, _)| kind.is_in_flight());
-        let running = running.map(|(_, count)| *count).sum::<u64>();
-        let running = usize::try_from(running).unwrap_or(usize::MAX);
-        Ok(contents.places.take_places(&take, running))
+        let contents = &mut *contents;
+        let index = contents.indexes.get(&take.job);
+        let in_flight = index.into_iter().flat_map(|index| index.by_seq.values());
+        let in_flight = in_flight.filter_map(|id| contents.tasks.get(id));
+        let in_flight = in_flight.map(|stored| &stored.task);
+        let in_flight: Vec<_> = in_flight
+            .filter(|task| task.kind().is_in_flight())
+            .collect();
+        let is_enqueued = |task: &&&Task| task.kind() == StateKind::Enqueued;
+        let counts = RunningCounts {
+            in_flight: in_flight.len(),
+            enqueued: in_flight.iter().filter(is_enqueued).count(),
+        };
+        let in_lane = |lane: &str| {
+            let tasks = in_flight.iter();
+            tasks.filter(|task| task.lane_name() == lane).count()
+        };
+        Ok(contents.places.take_places(&take, counts, in_lane))
     }
 }

@@ -50,13 +50,14 @@ impl MemoryContents {
 
     pub(super) fn create(&mut self, now: Timestamp, create: Create) -> Result<Created, StoreError> {
         let Create {
-            task: new,
+            task: mut new,
             token,
             write,
             may_enqueue,
             claim_for,
         } = create;
         let job = self.job(&new.job)?.clone();
+        job.admit(&mut new);
         let may_enqueue = may_enqueue && job.enqueues_at_once();
         if let Some(existing) = self.existing(&new) {
             let answer = |task: &Task, replaced| {
@@ -94,7 +95,7 @@ impl MemoryContents {
         self.submits += 1;
         let seq = self.submits;
         let index = self.indexes.entry(task.job.clone()).or_default();
-        index.insert(&task, seq);
+        index.insert(&job, &task, seq);
         let created = Box::new(task.clone());
         self.tasks.insert(task.id, StoredTask { task, seq });
         Ok(Created {
@@ -142,7 +143,7 @@ impl MemoryContents {
         must_hold(check_transition(before, &after), &after);
         let index = self.indexes.entry(command.job.clone()).or_default();
         index.remove_state(before, stored.seq);
-        index.insert_state(&after, stored.seq);
+        index.insert_state(job, &after, stored.seq);
         if after.kind().is_in_flight() {
             self.places.settle(&command.job, &command.id);
         }

@@ -10,8 +10,8 @@ use super::{
     state::{MemoryContents, StoredTask},
 };
 use crate::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, ListQuery, OwnedTask,
-    Page, Pruned, StoreError, TaskStore,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, Lane, LanePage,
+    LaneQuery, ListQuery, OwnedTask, Page, Pruned, Share, StoreError, TaskStore,
 };
 
 #[async_trait]
@@ -38,6 +38,10 @@ impl TaskStore for MemoryStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         Ok(due(&self.lock(), &query))
+    }
+
+    async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
+        Ok(lanes(&self.lock(), &query))
     }
 
     async fn ready(&self, job: &JobName, limit: usize) -> Result<Vec<TaskRef>, StoreError> {
@@ -75,7 +79,7 @@ impl TaskStore for MemoryStore {
         };
         Ok(JobStats {
             by_state: index.counts.clone(),
-            oldest_due_at: index.pending.first().map(|(at, ..)| *at),
+            oldest_due_at: index.oldest_due_at(),
             partial: false,
             age: Duration::ZERO,
         })
@@ -147,6 +151,47 @@ fn due(contents: &MemoryContents, query: &DueQuery) -> DuePage {
         let next = index.next_after(query.now);
         page.next_at = page.next_at.into_iter().chain(next).min();
     }
+    page
+}
+
+fn lanes(contents: &MemoryContents, query: &LaneQuery) -> LanePage {
+    let mut page = LanePage::default();
+    let covers = |share: &Share| share.covers(&query.job, 0);
+    let index = contents.indexes.get(&query.job);
+    let Some(index) = index.filter(|_| query.share.as_ref().is_none_or(covers)) else {
+        page.is_last = true;
+        return page;
+    };
+    let after = query.after.as_ref();
+    let mut lanes = index
+        .lanes
+        .iter()
+        .filter(|(name, _)| after.is_none_or(|after| *name > after));
+    let mut with_tasks = 0;
+    while with_tasks < query.tasks_max
+        && let Some((name, keys)) = lanes.next()
+    {
+        let due = keys.iter().filter(|(_, at, ..)| *at <= query.now);
+        let task = |(_, trigger_at, _, id): &(_, Timestamp, _, TaskId)| {
+            Some(DueTask {
+                job: query.job.clone(),
+                id: *id,
+                kind: contents.tasks.get(id)?.task.kind(),
+                trigger_at: *trigger_at,
+            })
+        };
+        let tasks: Vec<_> = due.filter_map(task).collect();
+        with_tasks += usize::from(!tasks.is_empty());
+        let name = name.clone();
+        page.lanes.push(Lane { name, tasks });
+    }
+    page.is_last = lanes.next().is_none();
+    let per_lane = query.tasks_per_lane(with_tasks);
+    for lane in &mut page.lanes {
+        lane.tasks.truncate(per_lane);
+    }
+    let times = index.lanes.values().flatten().map(|(_, at, ..)| *at);
+    page.next_at = times.filter(|at| *at > query.now).min();
     page
 }
 
