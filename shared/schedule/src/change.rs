@@ -12,6 +12,9 @@ use crate::{error::RuleError, rule::Rule};
 /// Most firings of a range that a user requests.
 const BACKFILL_FIRINGS_MAX: u64 = 10_000;
 
+/// Why a new rule drops firings.
+const CHANGED: &str = "the rule has changed";
+
 /// Why a change is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
@@ -130,8 +133,16 @@ fn replace(schedule: &mut Schedule, spec: ScheduleSpec, now: Timestamp) -> Resul
             last: queued.nominal_at,
             count: 1,
             end: FiringEnd::Dropped,
-            info: "the rule has changed".into(),
+            info: CHANGED.into(),
         });
+    }
+    // The old rule may be one that only another version can read.
+    if is_other_rule && let Ok(rule) = Rule::parse(&old.rule) {
+        let (end, info) = match schedule.paused {
+            Some(_) => (FiringEnd::Paused, ""),
+            None => (FiringEnd::Dropped, CHANGED),
+        };
+        skip_undecided(schedule, &rule, now, end, info);
     }
     let is_over = |max| schedule.counts.fired >= max;
     if schedule.spec.firings_max.is_some_and(is_over) {
@@ -148,6 +159,23 @@ fn resume(schedule: &mut Schedule, now: Timestamp) -> Result<(), ChangeError> {
         return Ok(());
     }
     let rule = Rule::parse(&schedule.spec.rule)?;
+    skip_undecided(schedule, &rule, now, FiringEnd::Paused, "");
+    schedule.decided_until = schedule.decided_until.max(now);
+    schedule.next_at = rule.next_after(now);
+    Ok(())
+}
+
+/// Records the firings of a rule up to `now` that no consumer has decided.
+fn skip_undecided(
+    schedule: &mut Schedule,
+    rule: &Rule,
+    now: Timestamp,
+    end: FiringEnd,
+    info: &str,
+) {
+    if schedule.next_at.is_none_or(|next| next > now) {
+        return;
+    }
     let millisecond = std::time::Duration::from_millis(1);
     let from = schedule.decided_until.after(millisecond);
     let to = now.after(millisecond);
@@ -160,13 +188,10 @@ fn resume(schedule: &mut Schedule, now: Timestamp) -> Result<(), ChangeError> {
             first: *first,
             last,
             count,
-            end: FiringEnd::Paused,
-            info: Arc::default(),
+            end,
+            info: info.into(),
         });
     }
-    schedule.decided_until = schedule.decided_until.max(now);
-    schedule.next_at = rule.next_after(now);
-    Ok(())
 }
 
 fn backfill(schedule: &mut Schedule, range: Backfill) -> Result<(), ChangeError> {

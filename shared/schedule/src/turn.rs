@@ -38,6 +38,8 @@ pub struct Turn {
     pub create: Vec<FiringTask>,
     /// The schedule afterwards.
     pub after: Schedule,
+    /// Firings whose tasks were missing.
+    missing: Vec<Timestamp>,
 }
 
 impl Turn {
@@ -53,6 +55,7 @@ impl Turn {
             cancel: Vec::new(),
             create: Vec::new(),
             after: schedule.clone(),
+            missing: Vec::new(),
         };
         turn.follow_up(schedule, rule, active);
         turn.release_queued(rule);
@@ -74,14 +77,9 @@ impl Turn {
 
     /// Records that the task of a firing was refused.
     pub fn refused(&mut self, nominal_at: Timestamp, why: &str) {
+        self.forget_created(nominal_at);
         let after = &mut self.after;
         after.active.retain(|active| *active != nominal_at);
-        after.recent.retain(|record| {
-            record.end != FiringEnd::Created
-                || record.first != nominal_at
-                || record.last != nominal_at
-        });
-        after.counts.created = after.counts.created.saturating_sub(1);
         after.counts.failed += 1;
         after.record(FiringRecord {
             info: why.into(),
@@ -100,6 +98,7 @@ impl Turn {
         for (nominal_at, status) in schedule.active.iter().copied().zip(statuses) {
             if status == FiringStatus::Missing {
                 self.after.counts.repaired += 1;
+                self.missing.push(nominal_at);
                 self.create.push(task(schedule, rule, nominal_at));
             }
             if status != FiringStatus::Ended {
@@ -172,26 +171,54 @@ impl Turn {
             }
             OverlapDecision::CancelAndCreate => {
                 if let Some(queued) = after.queued.take() {
-                    after.counts.skipped += 1;
-                    after.record(FiringRecord {
-                        info: "replaced by a later firing".into(),
-                        ..one(queued.nominal_at, FiringEnd::Dropped)
-                    });
+                    self.replaced(queued.nominal_at);
                 }
-                // Tasks that this turn creates are not cancelled but replaced.
-                let (key, created) = (key(after), &mut self.create);
-                for active in &after.active {
-                    let id = key.task_id(*active);
-                    let before = created.len();
-                    created.retain(|task| task.id != id);
-                    if created.len() == before && !self.cancel.contains(&id) {
-                        self.cancel.push(id);
-                    }
-                }
+                self.cancel_active();
                 self.create(nominal_at, due_at);
             }
         }
         true
+    }
+
+    /// Cancels the tasks of the active firings. Those that this turn was about to create are not created. They are
+    /// cancelled all the same, because an interrupted turn may have created them.
+    fn cancel_active(&mut self) {
+        for nominal_at in std::mem::take(&mut self.after.active) {
+            let id = key(&self.after).task_id(nominal_at);
+            if !self.cancel.contains(&id) {
+                self.cancel.push(id);
+            }
+            let before = self.create.len();
+            self.create.retain(|task| task.id != id);
+            if self.create.len() == before {
+                self.after.active.push(nominal_at);
+            } else if self.missing.contains(&nominal_at) {
+                self.after.counts.repaired -= 1;
+            } else {
+                self.forget_created(nominal_at);
+                self.replaced(nominal_at);
+            }
+        }
+    }
+
+    /// Records that a firing gave way to a later one.
+    fn replaced(&mut self, nominal_at: Timestamp) {
+        self.after.counts.skipped += 1;
+        self.after.record(FiringRecord {
+            info: "replaced by a later firing".into(),
+            ..one(nominal_at, FiringEnd::Dropped)
+        });
+    }
+
+    /// Takes back that this turn created the task of a firing.
+    fn forget_created(&mut self, nominal_at: Timestamp) {
+        let after = &mut self.after;
+        after.recent.retain(|record| {
+            record.end != FiringEnd::Created
+                || record.first != nominal_at
+                || record.last != nominal_at
+        });
+        after.counts.created = after.counts.created.saturating_sub(1);
     }
 
     /// Carries out some firings of the ranges that users have requested. The overlap policy does not apply to them: it

@@ -102,6 +102,30 @@ fn g_05_each_overlap_policy_decides_about_a_firing_while_a_task_is_unfinished() 
 }
 
 #[test]
+fn g_05_of_several_due_firings_that_cancel_the_previous_one_the_last_gets_a_task() {
+    use FiringStatus::{Missing, Unfinished};
+    let late = turn(&created(spec(Overlap::CancelPrevious)), at(35), &[]).unwrap();
+    assert_eq!(nominal(&late), [at(30)]);
+    let interrupted = "an interrupted turn may have created their tasks";
+    assert_eq!(late.cancel.len(), 2, "{interrupted}");
+    let after = late.after;
+    assert_eq!((&after.active[..], after.queued), (&[at(30)][..], None));
+    assert_eq!((after.counts.created, after.counts.skipped), (1, 2));
+    let dropped = &after.recent[0];
+    assert_eq!((dropped.end, dropped.count), (FiringEnd::Dropped, 2));
+    assert_eq!((dropped.first, dropped.last), (at(10), at(20)));
+    assert_eq!(turn(&after, at(36), &[Unfinished]), None);
+    // A task that is missing is not created again when it would be cancelled at once.
+    let next = turn(&after, at(40), &[Missing]).unwrap();
+    assert_eq!(nominal(&next), [at(40)]);
+    assert_eq!(next.after.active, [at(40)]);
+    assert_eq!(
+        (next.after.counts.repaired, next.after.counts.created),
+        (0, 2)
+    );
+}
+
+#[test]
 fn a_22_after_a_downtime_the_latest_firing_is_made_up_for_and_the_others_are_counted() {
     let schedule = created(spec(Overlap::Allow));
     let late = turn(&schedule, at(3_605), &[]).unwrap();
@@ -191,6 +215,16 @@ fn g_05_an_update_moves_the_next_firing_only_if_the_rule_changes() {
     let dropped = other.recent.last().unwrap();
     assert_eq!((dropped.end, dropped.first), (FiringEnd::Dropped, at(20)));
     assert_eq!(other.write, write(9));
+    // Two more were due, and no consumer had decided about them.
+    let late = ScheduleSpec {
+        rule: every(60),
+        ..schedule.spec.clone()
+    };
+    let late = apply(&waits.after, Change::Replace(Box::new(late)), at(41));
+    let dropped = late.recent.last().unwrap();
+    assert_eq!((dropped.end, dropped.count), (FiringEnd::Dropped, 3));
+    assert_eq!((dropped.first, dropped.last), (at(20), at(40)));
+    assert_eq!(late.next_at, Some(at(60)));
 
     let bad = ScheduleSpec {
         rule: RuleSpec {
