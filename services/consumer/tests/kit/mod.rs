@@ -15,7 +15,7 @@ use dueline_domain::{
     Task, TaskId, Timestamp, WorkerId,
 };
 use dueline_ports::{
-    Clock as _, Command, Create, Delivery, JobStore as _, PutJob, Rng as _, TaskQueue as _,
+    Clock as _, Command, Create, Delivery, JobStore as _, PutJob, Rng as _, Store, TaskQueue as _,
     TaskStore as _,
     fakes::{MemorySinks, MemoryStore, SeededRng, TokioClock},
 };
@@ -40,6 +40,8 @@ pub(crate) struct Kit {
     pub(crate) sinks: Arc<MemorySinks>,
     pub(crate) shutdown: Shutdown,
     group: TaskGroup,
+    /// Tasks that [`Kit::stop`] does not wait for.
+    endless: TaskGroup,
 }
 
 pub(crate) fn ms(millis: u64) -> Duration {
@@ -98,6 +100,7 @@ impl Kit {
             sinks: Arc::default(),
             shutdown: Shutdown::new(),
             group: TaskGroup::new(),
+            endless: TaskGroup::new(),
         };
         kit.put(definition("a")).await;
         kit.put(definition("b")).await;
@@ -157,6 +160,21 @@ impl Kit {
             dueline_consumer::run(config, deps, shutdown.clone()),
         );
         shutdown
+    }
+
+    /// Starts a consumer on another view of the store. It may never end.
+    pub(crate) fn start_on(&self, store: Arc<dyn Store>) {
+        let deps = Deps {
+            store,
+            queue: self.queue.clone(),
+            clock: self.clock.clone(),
+            rng: self.rng.clone(),
+            due: Arc::default(),
+            ended: Arc::default(),
+            sinks: self.sinks.clone(),
+        };
+        let run = dueline_consumer::run(Config::default(), deps, Shutdown::new());
+        self.endless.spawn("consumer", run);
     }
 
     /// The time since the start of the test.
