@@ -102,6 +102,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "trace",
             "testkit",
             "queue-local",
+            // It plans changes of schedules, and checks their firings against the rule.
+            "schedule",
             "frontend",
             "consumer",
             "controller",
