@@ -4,15 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{
     Due, Event, Family, Modification, NewTask, Predecessor, Priority, RunningCancel, Task,
-    TaskAddress, TaskId, TaskOptions, Token, Weight,
+    TaskAddress, TaskId, TaskOptions, Token, Weight, WriteId,
 };
-use dueline_ports::{Clock, Command, Create, Rng, Store, StoreError, TaskQueue, send_enqueued};
+use dueline_ports::{
+    Clock, Command, Create, PutSchedule, Rng, Store, StoreError, TaskQueue, send_enqueued,
+};
 use dueline_runtime::{DueSignal, EndSignal, Families, Follower, Performer};
+use dueline_schedule::Change;
 use dueline_testkit::{EventHistory, HistoryEvent};
 use dueline_trace::Began;
 use tokio::time::{Instant, sleep};
 
-use crate::scenario::{PlannedFamily, PlannedSubmit, Scenario, UserAction};
+use crate::scenario::{PlannedChange, PlannedFamily, PlannedSubmit, Scenario, UserAction};
 
 /// The pause between tries doubles at most this many times.
 const PAUSE_DOUBLINGS_MAX: u32 = 4;
@@ -190,6 +193,42 @@ impl SimulatedClient {
                 Some(Err(_)) => sleep(self.pause()).await,
             }
         }
+    }
+
+    /// Changes a schedule, with a few retries. A change whose answer was lost may happen twice.
+    pub(crate) async fn change_schedule(self, planned: PlannedChange) {
+        let write = self.rng.write_id();
+        for _ in 0..8 {
+            let change = planned.change.clone();
+            match self.try_change(planned.schedule, change, write).await {
+                Ok(true) => return,
+                Ok(false) | Err(_) => sleep(self.pause()).await,
+            }
+        }
+    }
+
+    /// Changes a schedule unless another process changes it in the meantime. Answers whether there is nothing left to do.
+    async fn try_change(
+        &self,
+        number: usize,
+        change: Change,
+        write: WriteId,
+    ) -> Result<bool, StoreError> {
+        let planned = &self.scenario.schedules[number];
+        let job = &self.scenario.jobs[planned.job].name;
+        let Some(stored) = self.store.schedule(job, &planned.name).await? else {
+            return Ok(false);
+        };
+        let seen = Some(stored.write);
+        if seen == Some(write) {
+            return Ok(true);
+        }
+        let Ok(schedule) = change.apply(stored, self.clock.now(), write) else {
+            return Ok(true);
+        };
+        let puts = vec![PutSchedule { schedule, seen }];
+        let result = self.store.put_schedules(puts).await.pop();
+        result.unwrap_or(Ok(false))
     }
 
     async fn send_enqueued(&self, task: &Task) {

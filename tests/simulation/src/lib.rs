@@ -11,6 +11,7 @@ mod planted_bugs;
 mod probe;
 mod run;
 mod scenario;
+mod schedules;
 mod script;
 mod start_delays;
 mod world;
@@ -18,8 +19,8 @@ mod world;
 pub use planted_bugs::PlantedBug;
 pub use run::{first_violation, play, run, run_all};
 pub use scenario::{
-    Disruption, FleetSettings, HostKind, PlannedFamily, PlannedSubmit, Scenario, UserAction,
-    WorldMode,
+    Disruption, FleetSettings, HostKind, PlannedChange, PlannedFamily, PlannedSchedule,
+    PlannedSubmit, Scenario, UserAction, WorldMode,
 };
 pub use script::TaskScript;
 pub use start_delays::{StartDelay, start_delays};

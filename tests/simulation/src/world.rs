@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use dueline_domain::Task;
+use dueline_domain::{Task, Timestamp};
 use dueline_ports::{
-    JobStore as _, PutJob, Rng as _, Store, TaskQueue,
+    DueSchedulesQuery, JobStore as _, PutJob, Rng as _, ScheduleStore as _, Store, TaskQueue,
     fakes::{MemoryStore, SeededRng, TokioClock},
 };
 use dueline_queue_local::{LocalQueue, LocalQueueConfig};
@@ -28,6 +28,7 @@ use crate::{
     planted_bugs::{AckOnReceiveQueue, BuggyStore, PlantedBug},
     probe::{self, PROBE_TASKS},
     scenario::{BASE, HostKind, Scenario, WorldMode},
+    schedules,
 };
 
 /// The state that all hosts, clients and faults of a world share.
@@ -218,6 +219,20 @@ impl SimulatedWorld {
         let open = |task: &&Task| !is_settled(task) && !dead_jobs.contains(&task.job);
         tasks.iter().filter(open).count()
     }
+
+    /// Whether a consumer has to process a schedule at some time.
+    async fn has_open_schedules(&self) -> bool {
+        if !self.scenario.mode.has_schedules() {
+            return false;
+        }
+        let query = DueSchedulesQuery {
+            now: Timestamp::MAX,
+            limit: 1,
+            share: None,
+        };
+        let page = self.memory.due_schedules(query).await;
+        page.is_ok_and(|page| !page.schedules.is_empty())
+    }
 }
 
 /// Plays a scenario to its end and checks it.
@@ -238,6 +253,9 @@ pub(crate) async fn play(
             world.fail(format!("failed to put a job: {error}"));
         }
     }
+    if let Err(error) = schedules::create(&world).await {
+        world.fail(format!("failed to create a schedule: {error}"));
+    }
     for host in &world.hosts {
         let processes = host.clone().run_processes(world.clone());
         world.group.spawn_infallible("host", processes);
@@ -254,6 +272,13 @@ pub(crate) async fn play(
         world.group.spawn_infallible("user", async move {
             sleep_until(at).await;
             client.apply(action).await;
+        });
+    }
+    for (at, change) in scenario.schedule_changes.iter().cloned() {
+        let (client, at) = (world.client(), begun + at);
+        world.group.spawn_infallible("user", async move {
+            sleep_until(at).await;
+            client.change_schedule(change).await;
         });
     }
     let nemesis = Nemesis(world.clone()).run(begun);
@@ -277,9 +302,9 @@ pub(crate) async fn play(
     report(&world)
 }
 
-/// Waits until every task of a job whose queue works has ended and owes nothing.
+/// Waits until every task of a job whose queue works has ended and owes nothing, and no schedule has anything left to do.
 pub(crate) async fn wait_until_quiet(world: &SimulatedWorld, until: Instant) {
-    while world.unfinished() > 0 && Instant::now() < until {
+    while Instant::now() < until && (world.unfinished() > 0 || world.has_open_schedules().await) {
         sleep(Duration::from_millis(500)).await;
     }
 }
@@ -297,12 +322,13 @@ fn report(world: &SimulatedWorld) -> WorldReport {
         // A watchdog whose clock is minutes ahead reclaims every run until no try is left, and a poison task may use
         // up the last try of another task on its host.
         successes_after_heal_min: match world.scenario.mode {
-            WorldMode::WildClocks => 0,
+            WorldMode::WildClocks | WorldMode::Schedules => 0,
             WorldMode::Safety | WorldMode::Families => 1,
             WorldMode::Liveness
             | WorldMode::Fleet
             | WorldMode::FleetLiveness
-            | WorldMode::FleetFamilies => PROBE_TASKS,
+            | WorldMode::FleetFamilies
+            | WorldMode::FleetSchedules => PROBE_TASKS,
         },
     };
     let violations = checker.check(&entries, &world.memory.snapshot(), expected);
@@ -311,6 +337,9 @@ fn report(world: &SimulatedWorld) -> WorldReport {
     failures.extend(violations.iter().map(ToString::to_string));
     if world.scenario.mode.has_families() {
         failures.extend(families::check(&entries, &world.counters));
+    }
+    if world.scenario.mode.has_schedules() {
+        failures.extend(schedules::check(&entries, &world.scenario, &world.counters));
     }
     count_events(&entries, &world.counters);
     // A pause or a wrong clock can make user code begin late; without such a cause it must not.

@@ -139,3 +139,39 @@ fn a_13_a_staged_task_that_goes_on_after_a_failed_run_is_caught() {
         ORDER,
     );
 }
+
+#[test]
+fn f_104_a_firing_whose_task_has_a_random_id_is_caught() {
+    assert_caught_in(
+        WorldMode::Schedules,
+        PlantedBug::RandomFiringIds,
+        "a firing has one task",
+    );
+}
+
+#[test]
+fn f_104_a_next_firing_that_counts_from_the_end_of_the_task_before_is_caught() {
+    assert_caught_in(
+        WorldMode::Schedules,
+        PlantedBug::NextFiringFromEnd,
+        "a firing is at a time of its rule",
+    );
+}
+
+#[test]
+fn g_05_a_consumer_that_begins_with_the_present_time_is_caught() {
+    assert_caught_in(
+        WorldMode::Schedules,
+        PlantedBug::ResumesAtPresent,
+        "no firing is lost",
+    );
+}
+
+#[test]
+fn g_05_a_schedule_that_is_stored_over_a_later_change_is_caught() {
+    assert_caught_in(
+        WorldMode::Schedules,
+        PlantedBug::SchedulesWithoutCompare,
+        "what is decided stays decided",
+    );
+}

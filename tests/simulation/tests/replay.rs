@@ -14,6 +14,8 @@ fn replay() {
         Ok("FleetLiveness") => WorldMode::FleetLiveness,
         Ok("Families") => WorldMode::Families,
         Ok("FleetFamilies") => WorldMode::FleetFamilies,
+        Ok("Schedules") => WorldMode::Schedules,
+        Ok("FleetSchedules") => WorldMode::FleetSchedules,
         _ => WorldMode::Safety,
     };
     let scenario = Scenario::new(seed.unwrap_or(0), mode);

@@ -173,6 +173,39 @@ fn f_095_a_13_tasks_that_wait_go_on_in_order_in_a_fleet() {
     assert_all_happened(&counters, &FAMILY_EVENTS);
 }
 
+/// Events of worlds with schedules.
+const SCHEDULE_EVENTS: [&str; 12] = [
+    "backfill carried out",
+    "clock jumped",
+    "due schedule late",
+    "due schedule read before its change",
+    "firing carried out",
+    "firing dropped by a new rule",
+    "firing met by a second turn",
+    "firing missed",
+    "firing skipped",
+    "firing skipped by a pause",
+    "firing waited",
+    "requested firing carried out",
+];
+
+#[test]
+fn f_104_g_05_no_firing_is_lost_doubled_or_early_whatever_faults_the_store_has() {
+    let counters = run_all(seeds(150), WorldMode::Schedules);
+    assert_all_happened(&counters, &SCHEDULE_EVENTS);
+    assert_all_happened(&counters, &["schedule had changed"]);
+}
+
+#[test]
+fn f_104_g_05_no_firing_is_lost_doubled_or_early_in_a_fleet() {
+    let counters = run_all(seeds(40), WorldMode::FleetSchedules);
+    assert_all_happened(
+        &counters,
+        &["firing carried out", "firing met by a second turn"],
+    );
+    assert_all_happened(&counters, &["schedule had changed", "schedule index late"]);
+}
+
 #[test]
 fn f_117_a_fleet_that_heals_step_by_step_finishes_every_task_and_then_has_no_errors() {
     let counters = run_all(seeds(50), WorldMode::FleetLiveness);
@@ -196,6 +229,8 @@ fn the_same_seed_makes_the_same_history() {
         (WorldMode::FleetLiveness, 5),
         (WorldMode::Families, 8),
         (WorldMode::FleetFamilies, 4),
+        (WorldMode::Schedules, 8),
+        (WorldMode::FleetSchedules, 4),
     ];
     for (mode, seeds) in modes {
         for seed in 0..seeds {

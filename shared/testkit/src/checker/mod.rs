@@ -75,6 +75,7 @@ impl Checker {
                 }
                 HistoryEvent::Note("healed") => successes = 0,
                 HistoryEvent::Note(_)
+                | HistoryEvent::ScheduleStored { .. }
                 | HistoryEvent::Refused { .. }
                 | HistoryEvent::Repeated { .. } => {}
                 HistoryEvent::RunStarted { id, .. }
@@ -89,7 +90,12 @@ impl Checker {
                     let timeline = timelines.entry(*id).or_default();
                     timeline.add_event(entry, &mut violations);
                 }
-                HistoryEvent::Stored { task, .. } => {
+                HistoryEvent::Stored { task, verb, .. } => {
+                    // No client submits the task of a firing.
+                    let options = task.options.as_ref();
+                    if verb.is_none() && options.is_some_and(|options| options.firing.is_some()) {
+                        sent.insert(task.id);
+                    }
                     violations.require(sent.contains(&task.id), "no unknown task or token", || {
                         task.id.to_string()
                     });

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use dueline_domain::{Reason, StateKind, Task, TaskId, Timestamp, Token, Verb};
+use dueline_domain::{Reason, Schedule, StateKind, Task, TaskId, Timestamp, Token, Verb};
 use tokio::time::Instant;
 
 pub use self::{queue::RecordingQueue, store::RecordingStore};
@@ -82,6 +82,11 @@ pub enum HistoryEvent {
         verb: Option<Verb>,
         /// The task.
         id: TaskId,
+    },
+    /// The store accepted a write of a schedule; entries of this kind and of tasks are in store order.
+    ScheduleStored {
+        /// The schedule after the write.
+        schedule: Box<Schedule>,
     },
     /// The record of a finished task arrived at its sink.
     Delivered {

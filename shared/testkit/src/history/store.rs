@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dueline_domain::{Task, Timestamp, Verb};
-use dueline_ports::{Applied, Command, Create, Created, Store, StoreError, fakes::StoreLayer};
+use dueline_ports::{
+    Applied, Command, Create, Created, PutSchedule, Store, StoreError, fakes::StoreLayer,
+};
 
 use super::{EventHistory, HistoryEvent};
 
@@ -72,5 +74,24 @@ impl StoreLayer for RecordingStore {
             }
         }
         answers
+    }
+
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        let mut results = Vec::with_capacity(puts.len());
+        for put in puts {
+            let schedule = Box::new(put.schedule.clone());
+            let stored = self.inner.schedule(&schedule.job, &schedule.name).await;
+            let write = stored.ok().flatten().map(|stored| stored.write);
+            let result = self.inner.put_schedules(vec![put]).await;
+            if matches!(result[..], [Ok(true)]) && write != Some(schedule.write) {
+                self.history
+                    .record(HistoryEvent::ScheduleStored { schedule });
+            } else if matches!(result[..], [Ok(false)]) {
+                self.history
+                    .record(HistoryEvent::Note("schedule had changed"));
+            }
+            results.extend(result);
+        }
+        results
     }
 }

@@ -10,11 +10,12 @@ use std::{
 use async_trait::async_trait;
 use dueline_domain::{JobName, StateKind, Task, TaskId, Timestamp};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Share, Store, StoreError,
-    fakes::StoreLayer,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
+    DueTask, PutSchedule, Share, Store, StoreError, fakes::StoreLayer,
 };
 use tokio::time::Instant;
 
+use super::schedule_index::ScheduleIndex;
 use crate::FaultInjector;
 
 /// How late the index is.
@@ -38,6 +39,7 @@ pub struct LaggingStore {
     injector: FaultInjector,
     faults: IndexFaults,
     index: Mutex<LaggingIndex>,
+    schedules: Mutex<ScheduleIndex>,
 }
 
 #[derive(Default)]
@@ -69,13 +71,19 @@ struct IndexEntry {
 impl LaggingStore {
     /// An index behind `inner`, which must be empty.
     pub fn new(inner: Arc<dyn Store>, injector: FaultInjector, faults: IndexFaults) -> Self {
-        let index = Mutex::default();
+        let (index, schedules) = (Mutex::default(), Mutex::default());
         Self {
             inner,
             injector,
             faults,
             index,
+            schedules,
         }
+    }
+
+    fn schedule_index(&self) -> MutexGuard<'_, ScheduleIndex> {
+        let schedules = &self.schedules;
+        schedules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn index(&self) -> MutexGuard<'_, LaggingIndex> {
@@ -250,5 +258,38 @@ impl StoreLayer for LaggingStore {
 
     async fn due(&self, query: DueQuery) -> Result<DuePage, StoreError> {
         Ok(self.read(&query))
+    }
+
+    async fn put_schedules(&self, puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        let written: Vec<_> = puts.iter().map(|put| put.schedule.clone()).collect();
+        let results = self.inner.put_schedules(puts).await;
+        for (schedule, result) in written.iter().zip(&results) {
+            if matches!(result, Ok(true)) {
+                let at = Instant::now() + self.lag();
+                self.schedule_index().add_write(schedule, at);
+            }
+        }
+        results
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        let all = !self.injector.faults.is_on();
+        let due = self.schedule_index().due(&query, Instant::now(), all);
+        let mut page = DueSchedulesPage {
+            more: due.names.len() > query.limit,
+            next_at: due.next_at,
+            ..DueSchedulesPage::default()
+        };
+        for (job, name) in due.names.into_iter().take(query.limit) {
+            let found = self.inner.schedule(&job, &name).await?;
+            if due.is_late {
+                self.injector.counters.count("schedule index late");
+            }
+            page.schedules.extend(found);
+        }
+        Ok(page)
     }
 }

@@ -4,12 +4,17 @@ mod due;
 mod engine;
 mod jobs_and_workers;
 mod lagging;
+mod schedule_index;
 mod schedules;
 mod tasks;
 
-use std::{collections::BTreeMap, sync::Arc, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use dueline_domain::JobName;
+use dueline_domain::{JobName, Schedule, ScheduleName};
 use dueline_ports::{Store, StoreError};
 
 use self::due::EarlierDueReads;
@@ -110,7 +115,7 @@ pub struct StoreRates {
     pub latency_max: Duration,
 }
 
-/// Faults of an index that lags behind its table, as probabilities in thousandths.
+/// Faults of an index that lags behind its table, as probabilities in thousandths. Schedules have those of single rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueFaults {
     /// A row that has moved is still returned.
@@ -147,7 +152,11 @@ pub struct FaultyStore {
     faults: StoreFaults,
     engine: StoreEngine,
     earlier_due_reads: Mutex<EarlierDueReads>,
+    /// The schedules as they were on earlier pages.
+    earlier_schedules: Mutex<EarlierSchedules>,
 }
+
+type EarlierSchedules = BTreeMap<(JobName, ScheduleName), Schedule>;
 
 /// The fault of one call, or none.
 enum CallFault {
@@ -167,7 +176,13 @@ impl FaultyStore {
             faults,
             engine,
             earlier_due_reads,
+            earlier_schedules: Mutex::default(),
         }
+    }
+
+    fn earlier_schedules(&self) -> MutexGuard<'_, EarlierSchedules> {
+        let earlier = &self.earlier_schedules;
+        earlier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same store in front of `engine`, which several stores may share.

@@ -48,7 +48,22 @@ impl ScheduleStore for FaultyStore {
             return Ok(page);
         }
         let call = || self.inner.due_schedules(query.clone());
-        self.call_one(StoreMethod::DueSchedules, call).await
+        let mut page = self.call_one(StoreMethod::DueSchedules, call).await?;
+        let rates = self.faults.due;
+        page.schedules
+            .retain(|_| !self.happens("due schedule late", rates.late));
+        for schedule in &mut page.schedules {
+            let key = (schedule.job.clone(), schedule.name.clone());
+            let mut earlier = self.earlier_schedules();
+            let before = earlier.insert(key, schedule.clone());
+            let before = before.filter(|before| before.write != schedule.write);
+            if let Some(before) = before
+                && self.happens("due schedule read before its change", rates.moved)
+            {
+                *schedule = before;
+            }
+        }
+        Ok(page)
     }
 
     async fn delete_schedule(

@@ -13,12 +13,12 @@ use dueline_domain::{
     TaskId, Timestamp, Token, WorkerId,
 };
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, Rng as _, Store, StoreError,
-    WorkerRecord,
+    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
+    DueTask, PutSchedule, Rng as _, Store, StoreError, WorkerRecord,
     fakes::{SeededRng, StoreLayer},
 };
 
-use super::PlantedBug;
+use super::{PlantedBug, schedules};
 
 /// Retries of each throttled call under [`PlantedBug::RetryStorm`].
 const STORM_RETRIES: usize = 10;
@@ -268,7 +268,8 @@ impl StoreLayer for BuggyStore {
 
     async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
         let mut answers = Vec::new();
-        for create in new {
+        for mut create in new {
+            schedules::change_create(self.bug, &self.rng, &mut create);
             let is_dropped = self.is(PlantedBug::AckBeforeCommit) && self.rng.below(10) == 0;
             if is_dropped {
                 answers.push(Ok(invented_answer(&*self.inner, now, create).await));
@@ -349,6 +350,23 @@ impl StoreLayer for BuggyStore {
                 trigger_at: query.now,
             }));
         }
+        Ok(page)
+    }
+
+    async fn put_schedules(&self, mut puts: Vec<PutSchedule>) -> Vec<Result<bool, StoreError>> {
+        for put in &mut puts {
+            schedules::change_put(self.bug, &*self.inner, put).await;
+        }
+        self.inner.put_schedules(puts).await
+    }
+
+    async fn due_schedules(
+        &self,
+        query: DueSchedulesQuery,
+    ) -> Result<DueSchedulesPage, StoreError> {
+        let now = query.now;
+        let mut page = self.inner.due_schedules(query).await?;
+        schedules::change_due(self.bug, now, &mut page);
         Ok(page)
     }
 

@@ -3,6 +3,7 @@
 
 mod ack_on_receive;
 mod buggy_store;
+mod schedules;
 
 pub(crate) use self::{ack_on_receive::AckOnReceiveQueue, buggy_store::BuggyStore};
 
@@ -44,6 +45,14 @@ pub enum PlantedBug {
     ReleaseBeforeCommit,
     /// What a run has staged goes on however that run ends.
     StagedCommittedOnFailure,
+    /// The id of the task of a firing is drawn at random.
+    RandomFiringIds,
+    /// An interval counts from the latest turn whose tasks had ended.
+    NextFiringFromEnd,
+    /// A consumer that finds a schedule seconds late begins with the present time.
+    ResumesAtPresent,
+    /// A schedule replaces the stored one whatever that is.
+    SchedulesWithoutCompare,
 }
 
 impl PlantedBug {

@@ -3,6 +3,7 @@
 mod disruptions;
 mod faults;
 mod fleet;
+mod schedules;
 mod work;
 
 use std::{
@@ -19,6 +20,7 @@ use dueline_testkit::{QueueFaults, StoreFaults};
 pub use self::{
     disruptions::{Disruption, HostKind},
     fleet::FleetSettings,
+    schedules::{PlannedChange, PlannedSchedule},
     work::{PlannedFamily, PlannedSubmit, UserAction},
 };
 
@@ -46,6 +48,10 @@ pub enum WorldMode {
     Families,
     /// The same for a fleet.
     FleetFamilies,
+    /// As [`WorldMode::Safety`], with schedules that users change, and clocks that may be off by more than a minute.
+    Schedules,
+    /// The same for a fleet, with clocks that are off by seconds.
+    FleetSchedules,
 }
 
 impl WorldMode {
@@ -54,11 +60,16 @@ impl WorldMode {
         matches!(self, Self::Families | Self::FleetFamilies)
     }
 
+    /// Whether its jobs have schedules.
+    pub const fn has_schedules(self) -> bool {
+        matches!(self, Self::Schedules | Self::FleetSchedules)
+    }
+
     /// Whether its worlds are fleets.
     pub const fn is_fleet(self) -> bool {
         matches!(
             self,
-            Self::Fleet | Self::FleetLiveness | Self::FleetFamilies
+            Self::Fleet | Self::FleetLiveness | Self::FleetFamilies | Self::FleetSchedules
         )
     }
 }
@@ -96,6 +107,10 @@ pub struct Scenario {
     pub submits: Vec<PlannedSubmit>,
     /// Changes that users make to tasks, with their times.
     pub user_actions: Vec<(Duration, UserAction)>,
+    /// The schedules.
+    pub schedules: Vec<PlannedSchedule>,
+    /// Changes that users make to schedules, with their times.
+    pub schedule_changes: Vec<(Duration, PlannedChange)>,
     /// Disruptions, with their times.
     pub disruptions: Vec<(Duration, Disruption)>,
     /// When all faults and disruptions end.
@@ -149,6 +164,7 @@ impl Scenario {
         };
         let skew_max = match mode {
             WorldMode::WildClocks => Duration::from_secs(300),
+            WorldMode::Schedules if rng.chance(30) => Duration::from_secs(90),
             _ if rng.chance(40) => Duration::ZERO,
             _ => Duration::from_millis(2_000),
         };
@@ -169,9 +185,12 @@ impl Scenario {
         let fleet = mode
             .is_fleet()
             .then(|| FleetSettings::new(&fleet_rng, mode, hosts));
-        let disruptions = match mode {
+        let mut disruptions = match mode {
             WorldMode::Liveness => disruptions::permanent(&rng, hosts, &jobs),
-            WorldMode::Fleet | WorldMode::FleetLiveness | WorldMode::FleetFamilies => {
+            WorldMode::Fleet
+            | WorldMode::FleetLiveness
+            | WorldMode::FleetFamilies
+            | WorldMode::FleetSchedules => {
                 fleet::disruptions(&fleet_rng, mode, fleet.as_ref(), hosts, &jobs, heal_at)
             }
             _ => disruptions::transient(&rng, hosts, &jobs, heal_at, skew_max_ms),
@@ -187,8 +206,16 @@ impl Scenario {
         if mode.has_families() {
             work::plan_families(&fleet_rng, &mut submits);
         }
+        let (mut schedules, mut schedule_changes) = (Vec::new(), Vec::new());
+        if mode.has_schedules() {
+            schedules = schedules::plan(&fleet_rng, jobs.len(), heal_at);
+            schedule_changes = schedules::changes(&fleet_rng, &schedules, heal_at);
+            let clocks = schedules::disruptions(&fleet_rng, hosts[0], heal_at, skew_max_ms);
+            disruptions.extend(clocks);
+            disruptions.sort_by_key(|(at, _)| *at);
+        }
         let slack = match mode {
-            WorldMode::WildClocks => 4_000,
+            WorldMode::WildClocks | WorldMode::Schedules => 4_000,
             // A task whose release was lost is checked after a minute, then less and less often.
             _ if mode.has_families() => 8_000,
             _ => 240,
@@ -209,6 +236,8 @@ impl Scenario {
             jobs,
             submits,
             user_actions,
+            schedules,
+            schedule_changes,
             disruptions,
             heal_at,
             quiet_by: heal_at + Duration::from_secs(slack),
