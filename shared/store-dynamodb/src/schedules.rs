@@ -135,21 +135,28 @@ impl DynamoStore {
             // The smallest key after this name.
             SortRange::From(bytes([after.as_str().as_bytes(), &[0]].concat()))
         });
-        let mut by_name = BTreeMap::new();
-        for slot in 0..self.slots {
+        let (range, job, limit) = (&range, &query.job, query.limit);
+        let read = |slot| async move {
             let partition = entry.partitions.schedules(slot);
             let request = QueryRequest {
                 partition: &partition,
                 range: range.clone(),
-                limit: Some(query.limit),
+                limit: Some(limit),
                 consistent: true,
                 ..QueryRequest::default()
             };
-            let items = self.table.query_all(context, request, query.limit).await?;
-            let found = items.iter().filter_map(|item| readable(item, &query.job));
-            by_name.extend(found.map(|schedule| (schedule.name.clone(), schedule)));
-        }
-        Ok(by_name.into_values().take(query.limit).collect())
+            let items = self.table.query_all(context, request, limit).await?;
+            let found = items.iter().filter_map(|item| readable(item, job));
+            Ok::<Vec<Schedule>, StoreError>(found.collect())
+        };
+        let reads = stream::iter(0..self.slots).map(read);
+        let found: Vec<_> = reads.buffered(CONCURRENT_CALLS).try_collect().await?;
+        let by_name: BTreeMap<_, _> = found
+            .into_iter()
+            .flatten()
+            .map(|schedule| (schedule.name.clone(), schedule))
+            .collect();
+        Ok(by_name.into_values().take(limit).collect())
     }
 
     /// Whether a job has a schedule.

@@ -9,7 +9,7 @@ use dueline_domain::{
     FiringCounts, FiringEnd, FiringRecord, RuleSpec, Schedule, ScheduleName, ScheduleSpec,
     TaskTemplate, WriteId,
 };
-use dueline_ports::{DueSchedulesQuery, PutSchedule, ScheduleStore as _};
+use dueline_ports::{DueSchedulesQuery, PutSchedule, ScheduleQuery, ScheduleStore as _};
 use kit::{TaskDriver, at};
 
 fn schedule(number: u32, payload: usize) -> Schedule {
@@ -110,4 +110,30 @@ async fn g_05_a_poll_reads_only_schedules_that_are_due() {
         some <= 8.0 * 0.5 + 1.0 + 3.0,
         "{some} read units for three schedules"
     );
+}
+
+#[tokio::test]
+async fn f_015_the_frequency_of_a_job_reads_a_unit_for_each_slot_however_many_schedules_there_are()
+{
+    let (store, _) = kit::faulty().await;
+    let driver = TaskDriver::new(store).await;
+    for stored in [0, 400] {
+        let puts = (1..=stored).map(|number| PutSchedule {
+            schedule: schedule(number, 100),
+            seen: None,
+        });
+        let results = driver.store.put_schedules(puts.collect()).await;
+        assert!(results.into_iter().all(|result| result.unwrap()));
+        let before = driver.cost().read_units;
+        let query = ScheduleQuery {
+            job: "mail".parse().unwrap(),
+            after: None,
+            limit: 2,
+        };
+        let found = driver.store.schedules(query).await.unwrap();
+        assert_eq!(found.len(), usize::try_from(stored.min(2)).unwrap());
+        let units = driver.cost().read_units - before;
+        // And one for the definitions of the jobs.
+        assert!(units <= 17.0, "{units} read units with {stored} schedules");
+    }
 }

@@ -451,7 +451,7 @@ fn reads() -> Vec<Case> {
             "a job that does not exist",
             ("unknown_job", None),
             (Method::GET, "jobs/nope", None),
-            ask!(frontend => frontend.call(&call(), GetJob { name: nope() })),
+            ask!(frontend => frontend.call(&call(), GetJob::definition(nope()))),
         ),
         case(
             "numbers of a job that does not exist",

@@ -5,8 +5,8 @@ use std::time::Duration;
 use dueline_api::{
     Call, Callable as _,
     operation::{
-        BackfillSchedule, DeleteSchedule, GetSchedule, ListSchedules, PauseSchedule, PutSchedule,
-        ShownSchedule, TriggerSchedule,
+        BackfillSchedule, DeleteSchedule, GetJob, GetSchedule, ListSchedules, PauseSchedule,
+        PutSchedule, ShownSchedule, TriggerSchedule,
     },
     v1::ScheduleView,
 };
@@ -87,6 +87,32 @@ fn full() -> (Value, ScheduleSpec) {
         },
     };
     (json, spec)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_015_the_frequency_of_a_job_is_the_same_through_rest_grpc_and_embedded() {
+    let node = TestNode::start().await;
+    let call = Call::default();
+    let get = |frequency| GetJob {
+        name: mail(),
+        frequency,
+    };
+    let doors = async || {
+        let rest = node.send(Method::GET, "jobs/mail", None).await;
+        let grpc = node.grpc().call(&call, get(true)).await.unwrap();
+        let embedded = node.frontend().call(&call, get(true)).await.unwrap();
+        assert_eq!(grpc, embedded);
+        assert_eq!(rest["frequency"], json!(grpc.frequency));
+        grpc.frequency
+    };
+    assert_eq!(doors().await, None);
+    let rule = json!({"timing": "30 2 * * *", "zone": "Europe/Berlin"});
+    let path = "jobs/mail/schedules/nightly";
+    node.send(Method::PUT, path, Some(&rule)).await;
+    let frequency = doors().await;
+    assert_eq!(frequency.as_deref(), Some("30 2 * * * Europe/Berlin"));
+    let unread = node.grpc().call(&call, get(false)).await.unwrap();
+    assert_eq!(unread.frequency, None, "nobody asked for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

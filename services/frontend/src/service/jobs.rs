@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dueline_api::{
     ApiError, Call, ErrorReason,
-    operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
+    operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob, ShownJob},
 };
 use dueline_domain::{Job, JobName};
 use dueline_ports::{self as ports, JobStats, StoreError};
@@ -47,8 +47,13 @@ impl Serve for PutJob {
 }
 
 impl Serve for GetJob {
-    async fn serve(self, inner: &Inner, _: &Call) -> Result<Arc<Job>, ApiError> {
-        inner.job(&self.name).await
+    async fn serve(self, inner: &Inner, _: &Call) -> Result<ShownJob, ApiError> {
+        let job = inner.job(&self.name).await?;
+        let frequency = match self.frequency {
+            true => inner.frequency(&self.name).await?,
+            false => None,
+        };
+        Ok(ShownJob { job, frequency })
     }
 }
 

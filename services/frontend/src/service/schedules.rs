@@ -121,6 +121,25 @@ impl Serve for BackfillSchedule {
 }
 
 impl Inner {
+    /// The rule of the only schedule of a job, if it fires again. Reads two schedules at most.
+    pub(super) async fn frequency(&self, job: &JobName) -> Result<Option<String>, ApiError> {
+        let query = ScheduleQuery {
+            job: job.clone(),
+            after: None,
+            limit: 2,
+        };
+        let schedules = self.deps.store.schedules(query).await?;
+        let [schedule] = &schedules[..] else {
+            return Ok(None);
+        };
+        let fires = schedule.paused.is_none() && schedule.next_at.is_some();
+        let rule = &schedule.spec.rule;
+        Ok(fires.then(|| match &rule.zone {
+            Some(zone) => format!("{} {zone}", rule.timing),
+            None => rule.timing.clone(),
+        }))
+    }
+
     async fn schedule(&self, job: &JobName, name: &ScheduleName) -> Result<Schedule, ApiError> {
         if let Some(schedule) = self.deps.store.schedule(job, name).await? {
             return Ok(schedule);

@@ -4,6 +4,7 @@ mod change;
 mod description;
 mod explain;
 mod failures;
+mod frequency;
 mod grpc;
 mod identity;
 mod jobs;

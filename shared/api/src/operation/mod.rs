@@ -45,7 +45,7 @@ pub use self::{
     drop_tasks::{DropTasks, DroppedTasks},
     explain_task::{Cause, ExplainTask, Explanation},
     get_family::{FamilyMember, FamilyPage, GetFamily, PathStep},
-    get_job::GetJob,
+    get_job::{GetJob, ShownJob},
     get_job_stats::GetJobStats,
     get_lease::{GetLease, LeaseEnd, TaskLease},
     get_runs::{GetRuns, TaskRun, TaskRuns},

@@ -11,7 +11,7 @@ use super::{
     backoff::{BackoffsSpec, RetriesMax, millis},
     handler::HandlerSpec,
 };
-use crate::{ApiError, ErrorReason};
+use crate::{ApiError, ErrorReason, operation::ShownJob};
 
 /// A job definition to store. What is left out has its default.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -275,6 +275,28 @@ impl TryFrom<JobView> for Job {
             created_at: view.created_at.0,
             changed_at: view.changed_at.0,
             ..job
+        })
+    }
+}
+
+/// A stored job definition, and when the job fires.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ShownJobView {
+    /// The definition.
+    #[serde(flatten)]
+    pub job: JobView,
+    /// The rule of its schedule, if the job has exactly one and that one fires again.
+    #[schema(example = "30 2 * * * Europe/Berlin")]
+    pub frequency: Option<String>,
+}
+
+impl TryFrom<&ShownJob> for ShownJobView {
+    type Error = ApiError;
+
+    fn try_from(shown: &ShownJob) -> Result<Self, ApiError> {
+        Ok(Self {
+            job: JobView::try_from(&*shown.job)?,
+            frequency: shown.frequency.clone(),
         })
     }
 }

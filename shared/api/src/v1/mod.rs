@@ -43,7 +43,7 @@ pub(crate) use handler::within as handler_config;
 pub use handler::{ExecConfig, ExecInput, HandlerSpec, HttpBody, HttpConfig};
 #[cfg(feature = "grpc")]
 pub(crate) use job::sink;
-pub use job::{FairShareSpec, JobList, JobSpec, JobView, QuotaSpec};
+pub use job::{FairShareSpec, JobList, JobSpec, JobView, QuotaSpec, ShownJobView};
 pub use json::{parse, parse_items};
 pub use predecessor_result::{InputView, PredecessorResultView};
 pub use problem::Problem;

@@ -49,7 +49,10 @@ async fn requests_that_make_no_sense_are_refused_with_the_field() {
         wait_ms: None,
     };
     assert_eq!(refused(client.get_task(request).await), "id");
-    let request = proto::GetJobRequest { name: "a b".into() };
+    let request = proto::GetJobRequest {
+        name: "a b".into(),
+        frequency: None,
+    };
     assert_eq!(refused(client.get_job(request).await), "name");
     let request = proto::PutJobRequest { job: None };
     assert_eq!(refused(client.put_job(request).await), "job");

@@ -11,7 +11,7 @@ use dueline_api::{
     grpc::{FrontendClient, Remote, Services, proto},
     operation::{
         Cancel, DeleteJob, GetJob, GetJobStats, GetTask, ListJobs, ListTasks, ListWorkers, Modify,
-        PauseJob, PutJob, Redrive, Submit, Submitted,
+        PauseJob, PutJob, Redrive, ShownJob, Submit, Submitted,
     },
 };
 use dueline_domain::{
@@ -49,7 +49,12 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
         let put = PutJob::from(job.clone());
         let get = GetJob {
             name: job.name.clone(),
+            frequency: true,
         };
+        let shown: Result<ShownJob, ApiError> = Ok(ShownJob {
+            job: stored.clone(),
+            frequency: Some("@daily".to_owned()),
+        });
         let pause = PauseJob {
             name: job.name.clone(),
             paused: job.paused,
@@ -60,8 +65,8 @@ async fn f_133_jobs_arrive_as_they_were_sent() {
         let call = Call::default();
         script.answers(good.clone());
         assert_eq!(client.call(&call, put.clone()).await, good);
-        script.answers(good.clone());
-        assert_eq!(client.call(&call, get.clone()).await, good);
+        script.answers(shown.clone());
+        assert_eq!(client.call(&call, get.clone()).await, shown);
         script.answers(good.clone());
         assert_eq!(client.call(&call, pause.clone()).await, good);
         script.answers(Ok::<(), ApiError>(()));
@@ -317,10 +322,10 @@ async fn workers_arrive() {
 async fn every_error_arrives_with_all_its_fields() {
     let (_server, script, client) = start().await;
     for error in errors() {
-        script.answers(Err::<Arc<Job>, _>(error.clone()));
+        script.answers(Err::<ShownJob, _>(error.clone()));
         assert_eq!(
             client
-                .call(&Call::default(), GetJob { name: name("a") })
+                .call(&Call::default(), GetJob::definition(name("a")))
                 .await,
             Err(error.clone())
         );

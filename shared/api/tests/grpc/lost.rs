@@ -31,7 +31,7 @@ async fn a_server_that_was_never_there_is_unavailable_for_reads_and_writes() {
     let uri = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let client = Remote::new(&uri).unwrap().frontend();
-    let read = soon(client.call(&Call::default(), GetJob { name: name("a") }))
+    let read = soon(client.call(&Call::default(), GetJob::definition(name("a"))))
         .await
         .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);
@@ -72,7 +72,7 @@ async fn a_server_that_goes_away_is_unavailable_and_found_again_when_it_is_back(
     assert_eq!(polled.unwrap_err().kind(), ErrorKind::Unavailable);
 
     let client = remote.frontend();
-    let read = soon(client.call(&Call::default(), GetJob { name: name("a") }))
+    let read = soon(client.call(&Call::default(), GetJob::definition(name("a"))))
         .await
         .unwrap_err();
     assert_eq!(read.kind(), ErrorKind::Unavailable);

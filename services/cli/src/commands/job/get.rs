@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use comfy_table::Cell;
-use dueline_api::v1::{BackoffSpec, JobView, RetriesMax};
+use dueline_api::v1::{BackoffSpec, JobView, RetriesMax, ShownJobView};
 use dueline_domain::JobName;
 
 use crate::{
@@ -34,7 +34,8 @@ impl Get {
     }
 }
 
-fn render(style: &TableStyle, job: &JobView) -> String {
+fn render(style: &TableStyle, shown: &ShownJobView) -> String {
+    let ShownJobView { job, frequency } = shown;
     let ms = |ms: u64| Cell::new(units::span(Duration::from_millis(ms)));
     let or_none = |millis: Option<u64>, none: &str| millis.map_or_else(|| Cell::new(none), ms);
     let config = job
@@ -56,6 +57,10 @@ fn render(style: &TableStyle, job: &JobView) -> String {
         ("retries", Cell::new(retries(job.retries_max))),
         ("backoff", Cell::new(backoff(&standard))),
         ("quota", Cell::new(quota(job))),
+        (
+            "frequency",
+            Cell::new(clean(frequency.as_deref().unwrap_or("none"))),
+        ),
         ("enqueue timeout", ms(job.enqueue_timeout_ms)),
         ("claim timeout", ms(job.claim_timeout_ms)),
         ("heartbeat timeout", ms(job.heartbeat_timeout_ms)),

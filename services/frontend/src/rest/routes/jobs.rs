@@ -9,7 +9,7 @@ use axum::{
 use dueline_api::{
     ApiError, ErrorKind, ErrorReason,
     operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob},
-    v1::{JobList, JobSpec, JobView, Problem, StatsView},
+    v1::{JobList, JobSpec, JobView, Problem, ShownJobView, StatsView},
 };
 use http::{StatusCode, Uri};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -53,7 +53,7 @@ async fn put(
     let body = Body::read(&app, request).await?;
     let call = &body.call;
     let spec: JobSpec = body.object(ErrorReason::NoJob)?;
-    let exists = match app.call(call, GetJob { name: name.clone() }).await {
+    let exists = match app.call(call, GetJob::definition(name.clone())).await {
         Ok(_) => true,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
@@ -76,7 +76,7 @@ async fn put(
     get, path = "/v1/jobs/{job}", tag = "jobs", operation_id = "get_job",
     params(("job" = String, Path, description = "Name of the job")),
     responses(
-        (status = 200, description = "The job", body = JobView),
+        (status = 200, description = "The job", body = ShownJobView),
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -87,8 +87,12 @@ async fn get(
     uri: Uri,
 ) -> Result<Response, Failure> {
     Query::of(&uri, &[])?;
-    let job = app.call(&call, GetJob { name }).await?;
-    Ok(json(StatusCode::OK, &JobView::try_from(&*job)?)?)
+    let get = GetJob {
+        name,
+        frequency: true,
+    };
+    let shown = app.call(&call, get).await?;
+    Ok(json(StatusCode::OK, &ShownJobView::try_from(&shown)?)?)
 }
 
 /// Delete a job and its finished tasks
@@ -137,7 +141,7 @@ async fn list(
     post, path = "/v1/jobs/{job}/pause", tag = "jobs", operation_id = "pause_job",
     params(("job" = String, Path, description = "Name of the job")),
     responses(
-        (status = 200, description = "The job", body = JobView),
+        (status = 200, description = "The job", body = ShownJobView),
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -158,7 +162,7 @@ async fn pause(
     post, path = "/v1/jobs/{job}/resume", tag = "jobs", operation_id = "resume_job",
     params(("job" = String, Path, description = "Name of the job")),
     responses(
-        (status = 200, description = "The job", body = JobView),
+        (status = 200, description = "The job", body = ShownJobView),
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
     )
 )]

@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// The answer that shows a task.
 async fn show(app: &App, call: &Call, task: &Task) -> Result<Response, Failure> {
     let name = task.job.clone();
-    let job = app.call(call, GetJob { name }).await?;
+    let job = app.call(call, GetJob::definition(name)).await?.job;
     Ok(json(StatusCode::OK, &TaskView::new(task, &job.policy)?)?)
 }
 

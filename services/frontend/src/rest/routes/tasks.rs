@@ -74,7 +74,7 @@ async fn submit(
         let (job, id) = (submitted.job.clone(), submitted.id);
         let task = app.call(call, GetTask { job, id, wait }).await?;
         let name = submitted.job;
-        let job = app.call(call, GetJob { name }).await?;
+        let job = app.call(call, GetJob::definition(name)).await?.job;
         json(status, &TaskView::new(&task, &job.policy)?)?
     } else {
         json(status, &SubmittedView::from(submitted))?
@@ -125,7 +125,7 @@ async fn list(
         "cursor",
     ];
     let query = Query::of(&uri, &KNOWN)?.list(name.clone())?;
-    let job = app.call(&call, GetJob { name }).await?;
+    let job = app.call(&call, GetJob::definition(name)).await?.job;
     let page = match query {
         Some(query) => app.call(&call, ListTasks(query)).await?,
         None => Default::default(),

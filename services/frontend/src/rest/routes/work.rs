@@ -40,7 +40,7 @@ async fn next(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     if let Some(frontend) = &app.frontend {
         // A poll for a mistyped name would wait in vain.
         for name in poll.jobs.iter().cloned() {
-            frontend.call(&body.call, GetJob { name }).await?;
+            frontend.call(&body.call, GetJob::definition(name)).await?;
         }
     }
     let assignments = work.poll(poll).await?;
