@@ -11,6 +11,8 @@ mod predecessor_result;
 mod services;
 mod status_failover;
 mod task_iter;
+#[cfg(feature = "grpc")]
+mod undelivered;
 pub mod v1;
 mod wire_enum;
 
@@ -25,3 +27,5 @@ pub use services::{
 };
 pub use status_failover::StatusControllerFailover;
 pub use task_iter::TaskIter;
+#[cfg(feature = "grpc")]
+pub use undelivered::Undelivered;

@@ -12,6 +12,7 @@ mod redrive;
 mod results;
 mod schedules;
 mod staged;
+mod undelivered;
 mod unique;
 
 use dueline_api::ErrorReason;

@@ -82,6 +82,10 @@ impl TestNode {
         test
     }
 
+    pub(crate) fn address(&self) -> std::net::SocketAddr {
+        self.node.address().unwrap()
+    }
+
     pub(crate) fn grpc(&self) -> FrontendClient {
         self.remote.frontend()
     }

@@ -16,6 +16,7 @@ use tokio::time::timeout_at;
 
 use super::{
     context,
+    delivery::{self, Answers},
     gate::{Gate, Place},
 };
 use crate::rest::{Failure, RestLimits, render};
@@ -54,6 +55,7 @@ impl Guard {
     ) -> Response {
         let request_id = context::request_id(request.headers(), &*guard.rng);
         let is_grpc = grpc::is_grpc(request.headers());
+        let answers = request.extensions().get::<Answers>().cloned();
         let mut response = match guard.handle(request, request_id.clone(), next).await {
             Ok(response) => response,
             Err(error) if is_grpc => grpc::error_response(error),
@@ -65,7 +67,7 @@ impl Guard {
         if let Ok(value) = HeaderValue::try_from(&*request_id) {
             response.headers_mut().insert(Call::REQUEST_ID, value);
         }
-        response
+        delivery::follow(response, answers)
     }
 
     async fn handle(

@@ -1,6 +1,7 @@
 //! The edge of the process: connections, and what holds for every request before REST or gRPC sees it.
 
 mod context;
+mod delivery;
 mod gate;
 mod guard;
 mod serve;

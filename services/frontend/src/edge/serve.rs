@@ -23,7 +23,10 @@ use tokio::{
 };
 use tower::ServiceExt as _;
 
-use super::site::SitePolicy;
+use super::{
+    delivery::{Answers, FollowedIo},
+    site::SitePolicy,
+};
 
 /// Most connections at once; more wait in the operating system's queue. See [`connections_max`].
 const CONNECTIONS_MAX: usize = 16_384;
@@ -141,12 +144,18 @@ async fn serve_one(
 ) {
     let called = Arc::new(AtomicBool::new(false));
     let seen = called.clone();
-    let service = service_fn(move |request: http::Request<Incoming>| {
+    let answers = Answers::default();
+    let io = FollowedIo {
+        io: TokioIo::new(stream),
+        answers: answers.clone(),
+    };
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
         seen.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(answers.clone());
         let router = router.clone();
         async move { router.oneshot(request.map(axum::body::Body::new)).await }
     });
-    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
+    let mut connection = pin!(server.serve_connection(io, service));
     // Until the version of HTTP is known, the server itself waits without a bound.
     let mut first_call = pin!(sleep(IDLE_MAX));
     let (mut watched, mut stopping) = (true, false);

@@ -18,6 +18,7 @@ use dueline_api::{
 };
 use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
+use dueline_runtime::TaskGroup;
 
 pub(crate) use failure::{Failure, render};
 pub use health::{Health, StoreConnection};
@@ -62,6 +63,8 @@ pub(crate) struct App {
     limits: RestLimits,
     default_policy: Policy,
     openapi: Bytes,
+    /// Tasks whose answers were not written, on their way back.
+    returns: TaskGroup,
 }
 
 impl App {
@@ -77,8 +80,8 @@ impl App {
         frontend.call(call, operation).await
     }
 
-    fn work(&self) -> Result<&dyn Controller, ApiError> {
-        self.work.as_deref().ok_or_else(|| {
+    fn work(&self) -> Result<&Arc<dyn Controller>, ApiError> {
+        self.work.as_ref().ok_or_else(|| {
             let message = "this server dispatches no work; ask a controller";
             ApiError::new(ErrorKind::NotFound, ErrorReason::NoWorkHere, message)
         })
@@ -100,6 +103,7 @@ pub fn router(deps: RouterDeps) -> Router {
         limits,
         default_policy: deps.default_policy,
         openapi: Bytes::from(openapi()),
+        returns: TaskGroup::new(),
     });
     let (routes, _) = routes::all().split_for_parts();
     routes

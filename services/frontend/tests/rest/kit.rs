@@ -26,6 +26,7 @@ pub(crate) const START_MS: i64 = 1_700_000_000_000;
 /// Everything around one router.
 pub(crate) struct Kit {
     pub(crate) router: Router,
+    pub(crate) work: Arc<dyn Controller>,
     pub(crate) frontend: Arc<FrontendService>,
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) queue: Arc<MessageLog>,
@@ -58,20 +59,17 @@ impl Kit {
             sinks: Arc::new(MemorySinks::default()),
             jobs_changed: jobs_changed.clone(),
         }));
-        let work = DirectWork {
+        let work: Arc<dyn Controller> = Arc::new(DirectWork {
             store: store.clone(),
             queue: queue.clone(),
             clock: clock.clone(),
             rng: rng.clone(),
             ended: ended.clone(),
-        };
-        let router = routes(
-            frontend.clone(),
-            Some(Arc::new(work)),
-            RestLimits::default(),
-        );
+        });
+        let router = routes(frontend.clone(), Some(work.clone()), RestLimits::default());
         Self {
             router,
+            work,
             frontend,
             store,
             queue,

@@ -13,5 +13,6 @@ mod list;
 mod network;
 mod submit;
 mod times;
+mod undelivered;
 mod wait;
 mod work;

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use dueline_api::{
-    ApiError, ErrorReason,
+    ApiError, ErrorReason, Undelivered,
     operation::GetJob,
     v1::{AssignmentView, NextWorkRequest, Problem, WorkList},
 };
@@ -44,7 +44,11 @@ async fn next(State(app): State<Arc<App>>, request: Request) -> Result<Response,
         }
     }
     let assignments = work.poll(poll).await?;
+    let undelivered = Undelivered::new(work.clone(), app.returns.clone(), &assignments);
+    undelivered.follow();
     let tasks: Result<Vec<AssignmentView>, ApiError> =
         assignments.into_iter().map(TryInto::try_into).collect();
-    Ok(json(StatusCode::OK, &WorkList { tasks: tasks? })?)
+    let mut response = json(StatusCode::OK, &WorkList { tasks: tasks? })?;
+    response.extensions_mut().insert(undelivered);
+    Ok(response)
 }

@@ -2,15 +2,16 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use dueline_domain::{JobName, TaskId, Token, WriteId, limits};
+use dueline_domain::limits;
 use dueline_runtime::TaskGroup;
 use futures_util::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
 use tokio::time::Instant;
 use tonic::Status;
 
 use crate::{
-    Action, ApiError, Assignment, Controller, ErrorReason, PollRequest, Report,
+    ApiError, Assignment, Controller, ErrorReason, PollRequest,
     grpc::{convert::field, message::ASSIGNMENTS_MAX, proto},
+    undelivered::{ClaimedTask, claimed, give_back},
 };
 
 /// How long the controller is asked to wait at a time. Nothing is lost when this passes: the stream asks again.
@@ -135,7 +136,7 @@ where
             room.weight_max = room.weight_max.saturating_sub(weights.sum());
             room.tasks_max = room.tasks_max.saturating_sub(assignments.len());
         }
-        let names = assignments.iter().map(|a| (a.job.clone(), a.id, a.token));
+        let names = assignments.iter().map(claimed);
         self.unconfirmed.tasks.extend(names);
         proto::StreamResponse {
             assignments: assignments.into_iter().map(Into::into).collect(),
@@ -171,7 +172,7 @@ struct Unconfirmed {
     work: Arc<dyn Controller>,
     returns: TaskGroup,
     /// In the order they were sent.
-    tasks: VecDeque<(JobName, TaskId, Token)>,
+    tasks: VecDeque<ClaimedTask>,
     /// How many were confirmed.
     confirmed: u64,
 }
@@ -198,39 +199,6 @@ impl Unconfirmed {
 
 impl Drop for Unconfirmed {
     fn drop(&mut self) {
-        // Outside a runtime the process is ending; then the claims lapse by themselves.
-        if self.tasks.is_empty() || tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
-        let reports: Vec<_> = self.tasks.drain(..).map(give_back).collect();
-        let work = self.work.clone();
-        self.returns
-            .spawn_infallible("return of undelivered tasks", async move {
-                for answer in work.report(reports).await {
-                    // A task that was moved on by others is no longer ours to return.
-                    if let Err(error) = answer.as_ref()
-                        && !error.is_lost()
-                    {
-                        tracing::warn!(
-                            error.reason = %error.reason(),
-                            "failed to return an undelivered task before its claim lapses: {error}"
-                        );
-                    }
-                }
-            });
-    }
-}
-
-fn give_back((job, id, token): (JobName, TaskId, Token)) -> Report {
-    // A token is random and its task is abandoned once at most, so the token can name the write as well.
-    let write = WriteId::from_random(token.get());
-    let action = Action::Abandon;
-    Report {
-        job,
-        id,
-        token,
-        write,
-        action,
-        trace: None,
+        give_back(&self.work, &self.returns, std::mem::take(&mut self.tasks));
     }
 }

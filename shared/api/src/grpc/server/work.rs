@@ -8,7 +8,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{batch::each, status::report_response, stream};
 use crate::{
-    Controller, PollRequest, Registration, Report,
+    Controller, PollRequest, Registration, Report, Undelivered,
     grpc::{
         convert::field::{batch, worker_id},
         message::ASSIGNMENTS_MAX,
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Clone)]
 pub struct ControllerServer {
     work: Arc<dyn Controller>,
-    /// Tasks of broken streams on their way back.
+    /// Tasks of broken streams, and of answers that were not written, on their way back.
     returns: TaskGroup,
 }
 
@@ -41,9 +41,12 @@ impl controller_server::Controller for ControllerServer {
     ) -> Result<Response<proto::PollResponse>, Status> {
         let mut ask = PollRequest::try_from(request.into_inner())?;
         ask.tasks_max = ask.tasks_max.min(ASSIGNMENTS_MAX);
-        let assignments = self.work.poll(ask).await?.into_iter();
-        let assignments = assignments.map(Into::into).collect();
-        Ok(Response::new(proto::PollResponse { assignments }))
+        let assignments = self.work.poll(ask).await?;
+        let undelivered = Undelivered::new(self.work.clone(), self.returns.clone(), &assignments);
+        let assignments = assignments.into_iter().map(Into::into).collect();
+        let mut response = Response::new(proto::PollResponse { assignments });
+        response.extensions_mut().insert(undelivered);
+        Ok(response)
     }
 
     type StreamStream = BoxStream<'static, Result<proto::StreamResponse, Status>>;
