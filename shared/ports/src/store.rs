@@ -219,7 +219,8 @@ pub struct Command {
 /// A task after its event.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The task after the event.
+    /// The task after the event. After a trigger it may lack a payload, checkpoint and result that the store keeps apart
+    /// from the task: they are not read only to enqueue it, and an absent one is empty.
     pub task: Box<Task>,
     /// Whether the same command had succeeded before.
     pub repeated: bool,

@@ -17,6 +17,7 @@ use crate::{
     encode::{self, EncodedTask, IndexEntry},
     hint,
     jobs::{JobEntry, JobSnapshot},
+    load::Bodies,
     row::{self, BlobRef, TaskRow, name},
     schema,
     store::{CONCURRENT_CALLS, DynamoStore},
@@ -92,20 +93,27 @@ impl DynamoStore {
         let _lock = self.task_locks.lock(&command.id).await;
         // The first decision is based on the cached row, or on an eventually consistent read, which costs half. Both
         // may be old.
-        let mut row = match self.row_cache.get(&partition, &command.id) {
+        // A trigger needs no payload: due tasks with large ones would be read for nothing.
+        let bodies = match command.event {
+            Event::Trigger(_) => Bodies::Inline,
+            _ => Bodies::All,
+        };
+        let (id, partitions) = (&command.id, &entry.partitions);
+        let cached = self.row_cache.get(&partition, id);
+        let mut row = match cached.filter(|row| bodies == Bodies::Inline || !row.lacks_bodies()) {
             Some(row) => Some(row),
-            None => {
-                self.load_eventual(context, &entry.partitions, &command.id)
-                    .await?
-            }
+            None => self.load_eventual(context, partitions, id, bodies).await?,
         };
         let mut may_be_old = row.is_some();
         for tries in 0..TRIES_MAX {
             let current = match row.take() {
                 Some(row) => row,
-                None => match self.load(context, &entry.partitions, &command.id).await? {
+                None => match self
+                    .load_consistent(context, partitions, id, bodies)
+                    .await?
+                {
                     Some(row) => row,
-                    None => return Err(StoreError::no_task(&command.id)),
+                    None => return Err(StoreError::no_task(id)),
                 },
             };
             let decided = if current.task.write == command.write {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dueline_domain::{JobName, Task, TaskId};
 use dueline_ports::StoreError;
 
@@ -9,13 +10,38 @@ use crate::{
     attr::{InvalidData, Item},
     blobs,
     calls::{CallContext, ItemKey},
-    row::{self, BlobMap, TaskRow},
+    row::{self, BlobKind, BlobMap, TaskRow},
     schema::JobPartitions,
     store::DynamoStore,
 };
 
 /// Most reads of a task whose blobs change between the reads.
 const TRIES_MAX: u32 = 4;
+
+/// Which payload, checkpoint and result of a task are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bodies {
+    /// All.
+    All,
+    /// Those within its item. The others count as empty, and a write of the task leaves them as they are.
+    Inline,
+}
+
+impl Bodies {
+    /// The blobs of an item that are not to be read.
+    pub(crate) fn known(self, item: &Item) -> BlobMap {
+        if self == Self::All {
+            return BlobMap::new();
+        }
+        let bodies = row::blob_refs(item).into_iter().filter(|blob| {
+            matches!(
+                blob.kind,
+                BlobKind::Payload | BlobKind::Checkpoint | BlobKind::Result
+            )
+        });
+        bodies.map(|blob| (blob, Bytes::new())).collect()
+    }
+}
 
 impl DynamoStore {
     pub(crate) async fn get(&self, job: &JobName, id: &TaskId) -> Result<Option<Task>, StoreError> {
@@ -35,14 +61,27 @@ impl DynamoStore {
         partitions: &JobPartitions,
         id: &TaskId,
     ) -> Result<Option<Arc<TaskRow>>, StoreError> {
+        self.load_consistent(context, partitions, id, Bodies::All)
+            .await
+    }
+
+    /// A task as of the last acknowledged write.
+    pub(crate) async fn load_consistent(
+        &self,
+        context: CallContext<'_>,
+        partitions: &JobPartitions,
+        id: &TaskId,
+        bodies: Bodies,
+    ) -> Result<Option<Arc<TaskRow>>, StoreError> {
         let key = ItemKey::new(partitions.of_task(id), id.as_bytes());
         for tries in 0..TRIES_MAX {
             let Some(item) = self.table.get(context, &key, true).await? else {
                 return Ok(None);
             };
             let last = tries + 1 == TRIES_MAX;
+            let known = bodies.known(&item);
             if let Some(row) = self
-                .decode_with_blobs(context, partitions, id, item, BlobMap::new(), last)
+                .decode_with_blobs(context, partitions, id, item, known, last)
                 .await?
             {
                 return Ok(Some(Arc::new(row)));
@@ -58,13 +97,15 @@ impl DynamoStore {
         context: CallContext<'_>,
         partitions: &JobPartitions,
         id: &TaskId,
+        bodies: Bodies,
     ) -> Result<Option<Arc<TaskRow>>, StoreError> {
         let key = ItemKey::new(partitions.of_task(id), id.as_bytes());
         let Some(item) = self.table.get(context, &key, false).await? else {
             return Ok(None);
         };
+        let known = bodies.known(&item);
         let row = self
-            .decode_with_blobs(context, partitions, id, item, BlobMap::new(), false)
+            .decode_with_blobs(context, partitions, id, item, known, false)
             .await?;
         Ok(row.map(Arc::new))
     }

@@ -106,6 +106,21 @@ impl TaskRow {
         get_text(&self.item, schema::DUE_KEY).ok().flatten()
     }
 
+    /// Whether its payload, checkpoint or result was not read. A blob is never empty.
+    pub(crate) fn lacks_bodies(&self) -> bool {
+        let task = &self.task;
+        let is_empty = |bytes: &Option<Bytes>| bytes.as_ref().is_some_and(Bytes::is_empty);
+        let bodies = [
+            (name::PAYLOAD, task.payload.is_empty()),
+            (name::CHECKPOINT, is_empty(&task.checkpoint)),
+            (name::RESULT, is_empty(&task.result)),
+        ];
+        let is_blob = |name| matches!(self.item.get(name), Some(AttributeValue::S(_)));
+        bodies
+            .into_iter()
+            .any(|(name, is_empty)| is_empty && is_blob(name))
+    }
+
     /// Approximate size in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let bodies = [

@@ -197,6 +197,9 @@ pub(crate) fn read_blobs(db: &Connection, stored: &mut StoredTask) -> rusqlite::
     Ok(())
 }
 
+static FIND: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM task WHERE job = ?1 AND id = ?2"));
+
 /// One task by its id.
 pub(crate) fn find(
     db: &Connection,
@@ -204,17 +207,23 @@ pub(crate) fn find(
     job_row: i64,
     id: &TaskId,
 ) -> rusqlite::Result<Option<StoredTask>> {
-    static FIND: LazyLock<String> =
-        LazyLock::new(|| format!("SELECT {COLUMNS} FROM task WHERE job = ?1 AND id = ?2"));
-    let mut statement = db.prepare_cached(&FIND)?;
-    let found = statement
+    find_without_blobs(db, job, job_row, id)?
+        .map(|(stored, has_blobs)| with_blobs(db, stored, has_blobs))
+        .transpose()
+}
+
+/// One task by its id, without its blobs, and whether it may have any.
+pub(crate) fn find_without_blobs(
+    db: &Connection,
+    job: &JobName,
+    job_row: i64,
+    id: &TaskId,
+) -> rusqlite::Result<Option<(StoredTask, bool)>> {
+    db.prepare_cached(&FIND)?
         .query_row((job_row, id.as_bytes()), |row| {
             Ok((read(row, job)?, may_have_blobs(row)?))
         })
-        .optional()?;
-    found
-        .map(|(stored, has_blobs)| with_blobs(db, stored, has_blobs))
-        .transpose()
+        .optional()
 }
 
 /// Whether the task of a row may have blobs: the column of a blob is NULL.

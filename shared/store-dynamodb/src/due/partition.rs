@@ -15,6 +15,7 @@ use crate::{
     calls::{CallContext, ItemKey, QueryRequest, SortRange},
     hint,
     jobs::JobEntry,
+    load::Bodies,
     row, schema,
     store::DynamoStore,
 };
@@ -308,9 +309,9 @@ impl DynamoStore {
                 result.due.push(task);
                 // The caller will send a command for this task, and the cached row saves its read. The row may be old:
                 // the condition of the command's write fails then.
-                if row::blob_refs(&item).is_empty()
-                    && let Ok(row) =
-                        row::decode(&partitions.job, entry.id, item, &row::BlobMap::new(), false)
+                let bodies = Bodies::Inline.known(&item);
+                if row::blob_refs(&item).len() == bodies.len()
+                    && let Ok(row) = row::decode(&partitions.job, entry.id, item, &bodies, false)
                 {
                     self.row_cache.put(&entry.partition, Arc::new(row));
                 }

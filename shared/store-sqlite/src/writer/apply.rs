@@ -1,11 +1,11 @@
 //! `apply`: reads a task, decides the transition and writes it. This is one atomic step because only this thread
 //! writes.
 
-use dueline_domain::{Job, StateKind, Task, Timestamp};
+use dueline_domain::{Event, Job, JobName, StateKind, Task, Timestamp};
 use dueline_ports::{Applied, Command, StoreError};
 
 use super::{ItemError, Writer};
-use crate::row::{self, BlobKind};
+use crate::row::{self, BlobKind, StoredTask};
 
 impl Writer {
     pub(crate) fn apply(&mut self, now: Timestamp, command: Command) -> Result<Applied, ItemError> {
@@ -13,15 +13,15 @@ impl Writer {
             return Err(StoreError::no_task(&command.id).into());
         };
         let (job_row, job) = (entry.row, entry.job.clone());
-        let (seq, mut task) = match self.cache.take(job_row, &command.id) {
-            Some(cached) => cached,
-            None => match row::find(&self.db, &job.name, job_row, &command.id)? {
-                Some(stored) => (stored.seq, Box::new(stored.task)),
+        let (seq, mut task, is_whole) = match self.cache.take(job_row, &command.id) {
+            Some((seq, task)) => (seq, task, true),
+            None => match self.read(&job.name, job_row, &command)? {
+                Some((stored, is_whole)) => (stored.seq, Box::new(stored.task), is_whole),
                 None => return Err(StoreError::no_task(&command.id).into()),
             },
         };
         if task.write == command.write {
-            self.cache.insert(job_row, seq, &task);
+            self.cache_whole(job_row, seq, &task, is_whole);
             return Ok(Applied {
                 task,
                 repeated: true,
@@ -31,7 +31,7 @@ impl Writer {
         let transition = match decided {
             Ok(transition) => transition,
             Err(rejected) => {
-                if task.kind().is_owned() {
+                if is_whole && task.kind().is_owned() {
                     self.cache.reinsert(job_row, seq, task);
                 }
                 return Err(StoreError::Rejected(rejected).into());
@@ -57,11 +57,34 @@ impl Writer {
         if task.kind().is_in_flight() {
             self.places.settle(&job.name, &task.id);
         }
-        self.cache.insert(job_row, seq, &task);
+        self.cache_whole(job_row, seq, &task, is_whole);
         Ok(Applied {
             task,
             repeated: false,
         })
+    }
+
+    /// The task of a command, and whether all of it was read. A trigger needs no blobs: due tasks with large payloads would
+    /// be read for nothing. A blob that was not read is not written either, because its column is NULL.
+    fn read(
+        &self,
+        job: &JobName,
+        job_row: i64,
+        command: &Command,
+    ) -> rusqlite::Result<Option<(StoredTask, bool)>> {
+        let id = &command.id;
+        if matches!(command.event, Event::Trigger(_)) {
+            let found = row::find_without_blobs(&self.db, job, job_row, id)?;
+            return Ok(found.map(|(stored, may_have_blobs)| (stored, !may_have_blobs)));
+        }
+        Ok(row::find(&self.db, job, job_row, id)?.map(|stored| (stored, true)))
+    }
+
+    /// Caches a task, but not without its blobs.
+    fn cache_whole(&mut self, job_row: i64, seq: i64, task: &Task, is_whole: bool) {
+        if is_whole {
+            self.cache.insert(job_row, seq, task);
+        }
     }
 
     fn write_task(
