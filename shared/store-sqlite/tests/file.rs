@@ -432,7 +432,8 @@ async fn f_137_another_program_that_locks_the_file_for_a_while_does_not_end_the_
 fn to_version_1(path: &Path) {
     let db = Connection::open(path).unwrap();
     db.execute_batch(
-        "DROP TABLE schedule; DROP TABLE edge; DROP INDEX task_owed; DROP INDEX task_key; ALTER TABLE task DROP COLUMN key_lost; \
+        "DROP TABLE schedule; DROP TABLE edge; DROP INDEX task_lane; DROP INDEX task_lane_due; DROP INDEX task_lane_running; \
+         ALTER TABLE task DROP COLUMN lane; ALTER TABLE task DROP COLUMN lane_at; DROP INDEX task_owed; DROP INDEX task_key; ALTER TABLE task DROP COLUMN key_lost; \
          CREATE UNIQUE INDEX task_key ON task (job, key) WHERE key IS NOT NULL; ALTER TABLE task DROP COLUMN owed; ALTER TABLE task DROP COLUMN owed_at; \
          PRAGMA user_version = 1;",
     )

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use dueline_domain::{FairShare, Handler, Job, JobName, Policy, Quota, Sink};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::{
@@ -280,7 +281,7 @@ impl TryFrom<JobView> for Job {
 }
 
 /// A stored job definition, and when the job fires.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ShownJobView {
     /// The definition.
     #[serde(flatten)]
@@ -288,6 +289,20 @@ pub struct ShownJobView {
     /// The rule of its schedule, if the job has exactly one and that one fires again.
     #[schema(example = "30 2 * * * Europe/Berlin")]
     pub frequency: Option<String>,
+}
+
+/// Read in two steps, because a flattened struct cannot contain raw JSON, which the settings of a handler are.
+impl<'de> Deserialize<'de> for ShownJobView {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Beside {
+            frequency: Option<String>,
+        }
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let job = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        let Beside { frequency } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        Ok(Self { job, frequency })
+    }
 }
 
 impl TryFrom<&ShownJob> for ShownJobView {
@@ -439,6 +454,22 @@ mod tests {
             "{error}"
         );
         assert_eq!(error.field(), Some("claim_timeout_ms"));
+    }
+
+    #[test]
+    fn a_job_with_settings_of_its_handler_and_a_frequency_survives_json() {
+        let spec = br#"{"handler": {"kind": "exec", "config": {"command": ["true"]}}}"#;
+        let spec: JobSpec = parse(spec).unwrap();
+        let name = JobName::parse("mail").unwrap();
+        let job = Arc::new(spec.into_job(name, &Policy::default()).unwrap());
+        let frequency = Some("@daily UTC".to_owned());
+        let shown = ShownJobView::try_from(&ShownJob { job, frequency }).unwrap();
+        let json = serde_json::to_string(&shown).unwrap();
+        let read: ShownJobView = serde_json::from_str(&json).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), json);
+        assert_eq!(read.frequency.as_deref(), Some("@daily UTC"));
+        let config = read.job.handler.config.unwrap();
+        assert_eq!(config.get(), r#"{"command": ["true"]}"#);
     }
 
     #[test]
