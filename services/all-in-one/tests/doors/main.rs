@@ -5,6 +5,7 @@ mod board;
 mod cases;
 mod drop;
 mod explain;
+mod fair_share;
 mod families;
 mod looks;
 mod node;

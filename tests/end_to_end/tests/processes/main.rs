@@ -2,6 +2,7 @@
 
 mod consumer;
 mod durable;
+mod fair_share;
 mod families;
 mod kept;
 mod owners;
