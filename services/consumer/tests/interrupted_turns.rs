@@ -11,6 +11,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use dueline_consumer::Config;
 use dueline_domain::{
     Backfill, JobName, Overlap, RuleSpec, Schedule, ScheduleName, ScheduleSpec, StateKind, Task,
     TaskId, Timestamp,
@@ -163,7 +164,7 @@ async fn crash(
         left: AtomicUsize::new(call),
         is_done,
     });
-    kit.start_on(dying.clone());
+    kit.start_on(Config::default(), dying.clone());
     sleep(ms(21_000)).await;
     if !dying.is_dead() {
         return None;

@@ -2,18 +2,26 @@
 
 mod kit;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use async_trait::async_trait;
 use dueline_consumer::{Config, Sharing};
 use dueline_domain::{
     Backfill, Event, FiringEnd, Overlap, RuleSpec, RunningCancel, Schedule, ScheduleName,
     ScheduleSpec, StateKind, Task, TaskTemplate, Timestamp, WorkerId,
 };
 use dueline_ports::{
-    Clock as _, ListQuery, PutSchedule, Rng as _, ScheduleStore as _, TaskStore as _,
+    Clock as _, Create, Created, ListQuery, PutSchedule, Rng as _, ScheduleStore, Store,
+    StoreError, TaskStore, fakes::StoreLayer,
 };
 use dueline_schedule::Change;
-use kit::{Kit, START, ms, name, secs};
+use kit::{Kit, START, TestStore, ms, name, secs};
 use tokio::time::sleep;
 
 fn spec(timing: &str, overlap: Overlap) -> ScheduleSpec {
@@ -48,7 +56,7 @@ async fn put(kit: &Kit, text: &str, spec: ScheduleSpec) {
 
 async fn store(kit: &Kit, schedule: Schedule, seen: Option<dueline_domain::WriteId>) {
     let put = PutSchedule { schedule, seen };
-    let mut results = kit.store.put_schedules(vec![put]).await;
+    let mut results = ScheduleStore::put_schedules(&*kit.store, vec![put]).await;
     assert!(results.remove(0).unwrap());
 }
 
@@ -60,7 +68,7 @@ async fn change(kit: &Kit, text: &str, change: Change) {
 }
 
 async fn get(kit: &Kit, text: &str) -> Schedule {
-    let found = kit.store.schedule(&name("a"), &schedule_name(text)).await;
+    let found = ScheduleStore::schedule(&*kit.store, &name("a"), &schedule_name(text)).await;
     found.unwrap().unwrap()
 }
 
@@ -71,7 +79,7 @@ async fn tasks(kit: &Kit, text: &str) -> Vec<Task> {
         limit: 1_000,
         ..ListQuery::of(name("a"))
     };
-    let mut tasks = kit.store.list(query).await.unwrap().tasks;
+    let mut tasks = TaskStore::list(&*kit.store, query).await.unwrap().tasks;
     tasks.sort_by_key(nominal_at);
     tasks
 }
@@ -331,4 +339,57 @@ async fn g_05_ten_thousand_schedules_that_fire_at_once_start_within_seconds() {
     sleep(ms(3_000)).await;
     assert_eq!(kit.count("a", StateKind::Enqueued).await, 10_000);
     kit.stop().await;
+}
+
+/// Counts the tasks that one consumer creates.
+struct CountingStore {
+    inner: Arc<TestStore>,
+    created: AtomicUsize,
+}
+
+#[async_trait]
+impl StoreLayer for CountingStore {
+    fn below(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    async fn create(&self, now: Timestamp, new: Vec<Create>) -> Vec<Result<Created, StoreError>> {
+        self.created.fetch_add(new.len(), Ordering::Relaxed);
+        self.below().create(now, new).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g_05_a_storm_is_spread_over_the_consumers() {
+    const SCHEDULES: usize = 2_000;
+    let kit = Kit::new().await;
+    for number in 0..SCHEDULES {
+        put(
+            &kit,
+            &format!("s{number}"),
+            spec("@every 60s", Overlap::Allow),
+        )
+        .await;
+    }
+    let consumers = [1, 2, 3].map(|number| {
+        let store = Arc::new(CountingStore {
+            inner: kit.store.clone(),
+            created: AtomicUsize::new(0),
+        });
+        let me = WorkerId::new("consumer", number).unwrap();
+        let interval = secs(1);
+        let config = Config {
+            sharing: Some(Sharing { me, interval }),
+            ..Config::default()
+        };
+        kit.start_on(config, store.clone());
+        store
+    });
+    sleep(ms(63_000)).await;
+    let created = consumers
+        .each_ref()
+        .map(|consumer| consumer.created.load(Ordering::Relaxed));
+    assert_eq!(created.iter().sum::<usize>(), SCHEDULES, "{created:?}");
+    // Each has some of the eight shards.
+    assert!(created.iter().all(|count| *count > 0), "{created:?}");
 }

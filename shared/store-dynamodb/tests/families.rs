@@ -7,7 +7,7 @@ use dueline_domain::{
     StateKind, Task, TaskEnd, TaskOptions,
 };
 use dueline_ports::{Edge, FamilyStore as _, Rng as _};
-use kit::TaskDriver;
+use kit::{TaskDriver, at};
 
 /// A driver whose write units are counted for each step.
 struct MeteredDriver {
@@ -201,4 +201,72 @@ async fn a_13_a_staged_task_costs_what_a_follower_does_and_its_run_one_write_uni
     // As of a follower: nine in all.
     let units = [added, released, begun, finished, settled];
     assert_eq!(units, [3.0, 1.0, 3.0, 2.0, 2.0]);
+}
+
+/// Units (written, read) of the end of one child whose parent has this many, and of the check whether others are open.
+async fn units_of_one_end(children: u64) -> (f64, f64) {
+    let mut metered = MeteredDriver::new().await;
+    let parent = metered.driver.create(0, metered.driver.task(500)).await;
+    let follow = Event::Follow(EdgeKind::Child);
+    let parent = metered.driver.apply(1, &parent, follow).await;
+    let mut new = waiting_for(&metered, &parent);
+    let family = new.options.as_mut().unwrap().family.as_mut().unwrap();
+    family.parent = family.after.pop();
+    let child = metered.driver.create(2, new).await;
+    let edge_to = |to| Edge {
+        from: parent.address(),
+        kind: EdgeKind::Child,
+        to,
+    };
+    let store = metered.driver.store.clone();
+    let edge = edge_to(child.address());
+    let others = (1..children).map(|number| {
+        let id = metered
+            .driver
+            .rng
+            .task_id(at(i64::try_from(number).unwrap()));
+        edge_to(dueline_domain::TaskAddress {
+            job: parent.job.clone(),
+            id,
+        })
+    });
+    let edges: Vec<_> = others.chain([edge.clone()]).collect();
+    for edges in edges.chunks(1_000) {
+        store.put_edges(edges.to_vec()).await.unwrap();
+    }
+    let release = Event::Release(Release {
+        kind: EdgeKind::Child,
+        from: parent.address(),
+        end: TaskEnd::Succeeded,
+        token: Some(metered.driver.rng.token()),
+    });
+    let child = metered.driver.apply(920, &child, release).await;
+    let child = metered.driver.run(940, &child).await;
+    metered.step_units();
+    let read = metered.driver.cost().read_units;
+    let child = metered.driver.succeed(1_900, &child).await;
+    store.end_edge(edge, TaskEnd::Succeeded).await.unwrap();
+    let open = store.open_children(&parent.address(), 1).await.unwrap();
+    assert_eq!(open.len(), 1);
+    let settle = Event::Settle(Settle {
+        seen: child.write,
+        effect: Effect::Leave,
+        failed: None,
+    });
+    metered.driver.apply(1_910, &child, settle).await;
+    let read = metered.driver.cost().read_units - read;
+    (metered.step_units(), read)
+}
+
+#[tokio::test]
+async fn f_094_the_end_of_a_child_costs_the_same_beside_ten_and_ten_thousand_others() {
+    let (few, many) = (units_of_one_end(10).await, units_of_one_end(10_000).await);
+    assert_eq!(few.0, 6.0);
+    assert_eq!(many.0, few.0, "write units");
+    assert!(
+        many.1 <= few.1 + 1.0,
+        "read units: {} and {}",
+        many.1,
+        few.1
+    );
 }

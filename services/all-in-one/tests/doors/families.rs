@@ -317,6 +317,18 @@ async fn a_11_a_child_of_an_unknown_ended_or_too_deep_parent_is_refused() {
         refused(looped).await,
         expected("invalid", "cycle", "parent")
     );
+    // The family of another task may wait for the parent, too: one of its children follows the parent's.
+    let other = json!({"id": id(50).to_string(), "delay_ms": 600_000});
+    assert_eq!(submit(other).await["state"], "new");
+    let child_of_other = json!({
+        "id": id(51).to_string(), "parent": {"id": id(50).to_string()}, "after": [{"id": TASK}],
+    });
+    assert_eq!(submit(child_of_other).await["state"], "waiting");
+    let looped = json!({"parent": {"id": TASK}, "after": [{"id": id(50).to_string()}]});
+    assert_eq!(
+        refused(looped).await,
+        expected("invalid", "cycle", "parent")
+    );
     // A hundred parents are above the last of these, and no more are allowed.
     let mut chain = vec![json!({"id": id(100).to_string(), "delay_ms": 600_000})];
     for number in 101..=200_u8 {

@@ -163,7 +163,7 @@ impl Kit {
     }
 
     /// Starts a consumer on another view of the store. It may never end.
-    pub(crate) fn start_on(&self, store: Arc<dyn Store>) {
+    pub(crate) fn start_on(&self, config: Config, store: Arc<dyn Store>) {
         let deps = Deps {
             store,
             queue: self.queue.clone(),
@@ -173,7 +173,7 @@ impl Kit {
             ended: Arc::default(),
             sinks: self.sinks.clone(),
         };
-        let run = dueline_consumer::run(Config::default(), deps, Shutdown::new());
+        let run = dueline_consumer::run(config, deps, Shutdown::new());
         self.endless.spawn("consumer", run);
     }
 

@@ -164,8 +164,8 @@ impl Inner {
         }
     }
 
-    /// Refuses children that would wait for the family that they belong to: a predecessor waits, perhaps by way of others,
-    /// for the parent with all its children, or for a task above the parent.
+    /// Refuses children that would wait for the family that they belong to: a predecessor, or a task of its family, waits,
+    /// perhaps by way of others, for the parent with all its children, or for a task above the parent.
     async fn refuse_loops(&self, tasks: &[NewTask], answers: &mut Answers) {
         for (task, answer) in tasks.iter().zip(answers) {
             let Some(family) = task.family() else {
@@ -193,19 +193,28 @@ impl Inner {
             let family = found.as_ref().and_then(Task::family);
             next = family.and_then(|family| Some(family.parent.as_ref()?.task.clone()));
         }
-        let mut seen: BTreeSet<TaskAddress> = BTreeSet::new();
-        let mut left: Vec<TaskAddress> = after.iter().map(|one| one.task.clone()).collect();
-        while let Some(task) = left.pop() {
-            if seen.len() >= LOOP_TASKS_MAX || !seen.insert(task.clone()) {
+        // Whoever follows a task waits for its whole family; a child waits for the own run of its parent alone.
+        let mut seen: BTreeSet<(TaskAddress, EdgeKind)> = BTreeSet::new();
+        let follow = |one: &Predecessor| (one.task.clone(), EdgeKind::Follower);
+        let mut left: Vec<_> = after.iter().map(follow).collect();
+        while let Some((task, kind)) = left.pop() {
+            if seen.len() >= LOOP_TASKS_MAX || !seen.insert((task.clone(), kind)) {
                 continue;
             }
             let found = store.get(&task.job, &task.id).await.ok().flatten();
-            let family = found.as_ref().and_then(Task::family);
-            for (kind, from) in family.into_iter().flat_map(Family::open) {
+            let Some(family) = found.as_ref().and_then(Task::family) else {
+                continue;
+            };
+            if kind == EdgeKind::Follower && family.children == Children::Open {
+                let children = store.open_children(&task, LOOP_TASKS_MAX).await;
+                let children = children.unwrap_or_default().into_iter();
+                left.extend(children.map(|child| (child, EdgeKind::Follower)));
+            }
+            for (kind, from) in family.open() {
                 if kind == EdgeKind::Follower && above.contains(from) {
                     return true;
                 }
-                left.push(from.clone());
+                left.push((from.clone(), kind));
             }
         }
         after.iter().any(|one| above.contains(&one.task))

@@ -1,16 +1,18 @@
 //! `dueline task submit --batch`: submits the tasks of a file, a thousand in one request.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     io::{self, BufRead, BufReader, Read as _},
 };
 
-use dueline_api::v1::{BatchResult, Problem};
+use dueline_api::v1::{BatchResult, FromRunSpec, Problem};
 use dueline_domain::{JobName, limits};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use reqwest::Method;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     client::{JsonAnswer, RequestBody, RestClient},
@@ -60,7 +62,13 @@ struct BatchChunk {
     lines: Vec<u64>,
 }
 
-pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Result<Exit, CliError> {
+/// Submits the tasks of a file. With `from_run`, tasks whose line names no run are submitted from inside that one.
+pub(super) async fn submit(
+    context: &Context,
+    job: &JobName,
+    file: &str,
+    from_run: Option<&FromRunSpec>,
+) -> Result<Exit, CliError> {
     let client = context.client()?;
     let (mut input, bytes) = open(file)?;
     let bar = bar(context, bytes);
@@ -82,6 +90,10 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
         if line.is_empty() {
             continue;
         }
+        let line = &*match from_run {
+            Some(run) => staged(line, run),
+            None => Cow::Borrowed(line),
+        };
         if chunk.lines.len() == CHUNK_LEN || chunk.body.len() + line.len() > CHUNK_BYTES {
             send(&client, job, std::mem::take(&mut chunk), &mut report)
                 .await
@@ -113,6 +125,22 @@ pub(super) async fn submit(context: &Context, job: &JobName, file: &str) -> Resu
     } else {
         Exit::Partial
     })
+}
+
+/// The line with the run from inside which its task is submitted, unless the line names one. What is no task stays as it is:
+/// the server says what is wrong with it.
+fn staged<'a>(line: &'a [u8], run: &FromRunSpec) -> Cow<'a, [u8]> {
+    let parsed = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(line);
+    let with_run = || {
+        let mut fields = parsed.ok()?;
+        if fields.contains_key("from_run") {
+            return None;
+        }
+        let run = serde_json::value::to_raw_value(run).ok()?;
+        fields.insert("from_run".to_owned(), run);
+        serde_json::to_vec(&fields).ok()
+    };
+    with_run().map_or(Cow::Borrowed(line), Cow::Owned)
 }
 
 async fn send(
@@ -260,6 +288,30 @@ fn render(report: &BatchReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_13_each_line_without_a_run_gets_that_of_the_command() {
+        let run = FromRunSpec {
+            job: "plan".to_owned(),
+            id: "0197b0c4-0000-7000-8000-000000000001".to_owned(),
+            token: "00c0ffee00c0ffee".parse().unwrap(),
+        };
+        let staged = |line: &'static str| {
+            let line = staged(line.as_bytes(), &run).into_owned();
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(
+            staged(r#"{"payload": 12345678901234567890.10, "name":"n"}"#),
+            concat!(
+                r#"{"from_run":{"job":"plan","id":"0197b0c4-0000-7000-8000-000000000001","token":"00c0ffee00c0ffee"},"#,
+                r#""name":"n","payload":12345678901234567890.10}"#
+            )
+        );
+        // The server says what is wrong with them.
+        for line in [r#"{"from_run": 1}"#, "[1]", "{", r#"{"a": }"#] {
+            assert_eq!(staged(line), line);
+        }
+    }
 
     #[test]
     fn lines_are_read_one_by_one_and_the_last_one_needs_no_line_break() {

@@ -146,7 +146,7 @@ struct SingleTaskArgs {
     fail_on_child: bool,
 
     /// Submit from inside the run of an exec handler: the task is discarded unless that run succeeds
-    #[arg(long, conflicts_with = "batch")]
+    #[arg(long)]
     from_run: bool,
 
     /// Ends of those tasks that let this one go on: success, failure or always [default: success]
@@ -231,7 +231,8 @@ impl Submit {
                     "--batch reads payloads from its file; remove --payload and --payload-text";
                 return Err(CliError::invalid(message));
             }
-            return batch::submit(context, &self.job, file).await;
+            let from_run = self.single.source_run()?;
+            return batch::submit(context, &self.job, file, from_run.as_ref()).await;
         }
         let client = context.client()?;
         let path = ["jobs", self.job.as_str(), "tasks"];
@@ -273,7 +274,16 @@ fn render(submitted: &SubmittedView, task: &TaskReference, context: &Context) ->
 }
 
 impl SingleTaskArgs {
+    /// The run from inside which the command is called, if that is asked for.
+    fn source_run(&self) -> Result<Option<FromRunSpec>, CliError> {
+        let run = self
+            .from_run
+            .then(|| run_from(|name| std::env::var(name).ok()));
+        run.transpose()
+    }
+
     fn into_submit(self) -> Result<TaskSubmit, CliError> {
+        let from_run = self.source_run()?;
         let Payload { json, text, base64 } = self.payload.read()?;
         let details = self.details.map(|details| {
             serde_json::from_str::<Box<RawValue>>(&details)
@@ -306,10 +316,7 @@ impl SingleTaskArgs {
             trigger_on: self.trigger_on,
             parent: self.parent,
             fail_on_child: self.fail_on_child.then_some(true),
-            from_run: match self.from_run {
-                true => Some(run_from(|name| std::env::var(name).ok())?),
-                false => None,
-            },
+            from_run,
             retries_max: self.retries,
             run_timeout_ms: self.timeout.map(millis),
             heartbeat_timeout_ms: self.heartbeat_timeout.map(millis),
