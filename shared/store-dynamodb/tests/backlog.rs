@@ -237,3 +237,42 @@ async fn additional_shards_of_the_index_hide_no_task() {
     };
     assert!(shards.len() > 1, "{shards:?}");
 }
+
+/// Read units of each poll of a backlog of enqueued tasks whose messages wait in their queue, second by second.
+async fn units_of_polls(tasks: usize, seconds: i64) -> Vec<f64> {
+    let options = DynamoOptions {
+        definitions_ttl: Duration::from_secs(60),
+        ..kit::table(4).await
+    };
+    let one = TaskDriver::new(kit::open(&options).await).await;
+    let consumer = one.with(&kit::open(&options).await);
+    for second in 0..10 {
+        let requests = (0..tasks / 10).map(|_| one.request(one.task(100)));
+        let requests: Vec<Create> = requests.collect();
+        for created in one.store.create(at(second * 1_000), requests).await {
+            created.unwrap();
+        }
+    }
+    let mut units = Vec::new();
+    for second in 10..10 + seconds {
+        let before = consumer.cost().read_units;
+        let page = consumer.due(second * 1_000, 500).await;
+        for due in &page.tasks {
+            let task = consumer.store.get(&due.job, &due.id).await.unwrap();
+            consumer.trigger(second * 1_000, &task.unwrap()).await;
+        }
+        units.push(consumer.cost().read_units - before);
+    }
+    units
+}
+
+#[tokio::test]
+async fn a_long_backlog_is_polled_for_a_bounded_number_of_read_units() {
+    let units = units_of_polls(4_000, 45).await;
+    // The first polls read what nobody has read before.
+    let (first, later) = units.split_at(4);
+    assert!(first.iter().sum::<f64>() <= 2_500.0, "{units:?}");
+    let each = later.iter().sum::<f64>() / 41.0;
+    // Each task is read again every fifteen seconds at the latest, for half a unit. The rest is the index.
+    assert!(each <= 250.0, "{each} read units a second: {units:?}");
+}
