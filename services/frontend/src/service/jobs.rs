@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_api::{
-    ApiError, Call, ErrorReason,
+    ApiError, Call, ErrorReason, check,
     operation::{DeleteJob, GetJob, GetJobStats, ListJobs, PauseJob, PutJob, ShownJob},
 };
 use dueline_domain::{Job, JobName};
@@ -16,6 +16,11 @@ impl Serve for PutJob {
     async fn serve(self, inner: &Inner, call: &Call) -> Result<Arc<Job>, ApiError> {
         let Self { job, keeps_pause } = self;
         let deps = &inner.deps;
+        if let Err(refused) = check::new_job_name(&job.name)
+            && deps.store.job(&job.name).await?.is_none()
+        {
+            return Err(refused);
+        }
         if let Some(sink) = &job.policy.sink {
             deps.sinks.check(sink).map_err(|refused| {
                 let reason = ErrorReason::from_name(refused.reason);

@@ -1,7 +1,8 @@
 //! Job definitions.
 
-use dueline_domain::Policy;
+use dueline_domain::{Job, JobName, Policy};
 use dueline_frontend::RestLimits;
+use dueline_ports::{JobStore as _, PutJob};
 use serde_json::json;
 
 use crate::kit::{Kit, call, routes_with};
@@ -46,6 +47,23 @@ async fn f_015_a_definition_shows_all_its_fields_and_keeps_who_made_it() {
     assert_eq!(shown, again.json);
     let all = kit.get("/v1/jobs").await.expect(200);
     assert_eq!(all.json["jobs"], json!([shown]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn f_015_a_job_of_an_earlier_version_whose_name_begins_with_a_hyphen_is_replaced_and_deleted()
+{
+    let kit = Kit::new();
+    let refused = kit.put("/v1/jobs/-old", "{}").await;
+    refused.problem(400, "invalid", "invalid_name");
+    assert!(!kit.queue.exists("-old"));
+    let job = Job::new(JobName::parse("-old").unwrap());
+    let if_absent = false;
+    kit.store.put_job(PutJob { job, if_absent }).await.unwrap();
+    let replaced = kit.put("/v1/jobs/-old", r#"{"info": "new"}"#).await;
+    assert_eq!(replaced.expect(200).text("info"), "new");
+    kit.delete("/v1/jobs/-old").await.expect(204);
+    let again = kit.put("/v1/jobs/-old", "{}").await;
+    again.problem(400, "invalid", "invalid_name");
 }
 
 #[tokio::test(start_paused = true)]

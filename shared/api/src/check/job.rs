@@ -1,6 +1,6 @@
 //! Job definitions to store.
 
-use dueline_domain::{Handler, Job, Policy, PolicyError, QuotaError, limits};
+use dueline_domain::{Handler, Job, JobName, Policy, PolicyError, QuotaError, limits};
 use serde::Deserialize;
 
 use super::task::too_long;
@@ -17,7 +17,8 @@ pub(crate) const HANDLER_CONFIG_BYTES_MAX: usize = 48 * 1024;
 pub fn job(job: &Job) -> Result<(), ApiError> {
     // Destructured without `..`, so that a new field does not compile before it is checked or listed here.
     let Job {
-        name,
+        // Its characters are checked when it is parsed, and the rest only if the job is new: see `new_job_name`.
+        name: _,
         info,
         handler: runs,
         policy: timeouts,
@@ -30,9 +31,6 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
         created_at: _,
         changed_at: _,
     } = job;
-    // Its characters are checked when it is parsed.
-    name.check_new()
-        .map_err(|error| ApiError::invalid("job", ErrorReason::InvalidName, error))?;
     let info_max = limits().details_bytes_max;
     if info.len() > info_max {
         return Err(too_long("info", info.len(), info_max));
@@ -50,6 +48,13 @@ pub fn job(job: &Job) -> Result<(), ApiError> {
     fair_share.unwrap_or_default().check().map_err(|error| {
         ApiError::invalid("fair_share.running_max", ErrorReason::InvalidQuota, error)
     })
+}
+
+/// Checks the name of a job that does not exist. Jobs of earlier versions may have names that are refused now; they can be
+/// replaced and deleted.
+pub fn new_job_name(name: &JobName) -> Result<(), ApiError> {
+    name.check_new()
+        .map_err(|error| ApiError::invalid("job", ErrorReason::InvalidName, error))
 }
 
 /// Checks the handler of a job with its settings.

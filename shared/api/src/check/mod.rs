@@ -20,7 +20,7 @@ pub use family::{
 #[cfg(feature = "grpc")]
 pub(crate) use job::HANDLER_CONFIG_BYTES_MAX;
 pub(crate) use job::policy;
-pub use job::{handler, job};
+pub use job::{handler, job, new_job_name};
 pub(crate) use json::{is_presentable, presentable};
 pub use list::{PAGE_LEN_DEFAULT, PAGE_LEN_MAX, list_query, page};
 pub(crate) use list::{page_limit, waited_jobs};
