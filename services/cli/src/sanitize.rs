@@ -2,55 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character changes how a terminal shows the text around it: control characters, marks of the direction of
-/// writing, line separators, and characters without a width that can hide in a name.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}')
-}
-
-/// The text with every unsafe character written as an escape, as in `\u{202e}` or `\n`.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    clean_except(text, |_| false)
-}
-
-/// As [`clean`], for several lines.
-pub(crate) fn clean_lines(text: &str) -> Cow<'_, str> {
-    clean_except(text, |c| c == '\n')
-}
-
-/// As [`clean_lines`], for a text that contains tables: the sequences that set colours remain.
-pub(crate) fn clean_tables(text: &str) -> Cow<'_, str> {
-    if !text.contains('\u{1b}') {
-        return clean_lines(text);
-    }
-    let mut parts = text.split('\u{1b}');
-    let mut cleaned = clean_lines(parts.next().unwrap_or_default()).into_owned();
-    for part in parts {
-        cleaned.push_str(if sets_colour(part) {
-            "\u{1b}"
-        } else {
-            "\\u{1b}"
-        });
-        cleaned.push_str(&clean_lines(part));
-    }
-    Cow::Owned(cleaned)
-}
-
-/// Whether a text that follows an escape character is a sequence that sets colours, as in `[38;5;9m`.
-fn sets_colour(text: &str) -> bool {
-    let digits = text.strip_prefix('[').and_then(|rest| rest.split_once('m'));
-    digits.is_some_and(|(digits, _)| {
-        digits
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || byte == b';')
-    })
-}
+pub(crate) use dueline_telemetry::{clean, clean_lines, clean_tables};
 
 /// The text on one line and without unsafe characters. Line breaks become blanks.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
@@ -76,58 +28,13 @@ pub(crate) fn short(text: &str, chars_max: usize) -> String {
     cut
 }
 
-fn clean_except(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_unsafe(c) && !stays(c)) {
-        return Cow::Borrowed(text);
-    }
-    let mut cleaned = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            c if stays(c) || !is_unsafe(c) => cleaned.push(c),
-            // The same as Rust and JSON for line breaks and tabs, and `\u{1b}` for all others.
-            '\n' | '\r' | '\t' => cleaned.extend(c.escape_default()),
-            c => cleaned.extend(c.escape_unicode()),
-        }
-    }
-    Cow::Owned(cleaned)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_characters_are_escaped_visibly() {
-        assert_eq!(clean("plain, größer, 日本, 👩‍🚀"), "plain, größer, 日本, 👩‍🚀");
-        assert_eq!(clean("a\u{1b}[31mred\nline\t"), "a\\u{1b}[31mred\\nline\\t");
-        for c in [
-            '\u{202e}',
-            '\u{2066}',
-            '\u{9b}',
-            '\u{7f}',
-            '\u{200f}',
-            '\u{2028}',
-            '\u{e0041}',
-        ] {
-            let cleaned = clean(&format!("a{c}b")).into_owned();
-            assert_eq!(cleaned, format!("a\\u{{{:x}}}b", u32::from(c)));
-        }
+    fn lines_and_cut_texts_have_no_unsafe_characters() {
         assert_eq!(short("abcdef", 4), "abc…");
         assert_eq!(one_line("a\n  b\u{202e}\n"), "a b\\u{202e}");
-        assert_eq!(clean_lines("a\nb\u{1b}[1m"), "a\nb\\u{1b}[1m");
-    }
-
-    #[test]
-    fn colours_of_tables_stay_and_other_sequences_do_not() {
-        let table = "\u{1b}[1mTASK\u{1b}[0m\n\u{1b}[38;5;9mfailed\u{1b}[39m";
-        assert_eq!(clean_tables(table), table);
-        for (unsafe_text, cleaned) in [
-            ("\u{1b}]0;title\u{7}", "\\u{1b}]0;title\\u{7}"),
-            ("\u{1b}[2Jm", "\\u{1b}[2Jm"),
-            ("\u{1b}", "\\u{1b}"),
-            ("\u{1b}[1m\u{202e}", "\u{1b}[1m\\u{202e}"),
-        ] {
-            assert_eq!(clean_tables(unsafe_text), cleaned);
-        }
     }
 }

@@ -6,11 +6,13 @@ mod logs;
 mod metrics;
 mod otel_recorder;
 mod plan;
+mod printable;
 
 pub use export::TelemetryGuard;
 pub use logs::{LogFormat, LogSettings, check_log_level, subscriber};
 pub use metrics::Metrics;
 pub use plan::BadVariable;
+pub use printable::{clean, clean_lines, clean_tables};
 
 /// Why telemetry cannot be set up.
 #[derive(Debug, thiserror::Error)]

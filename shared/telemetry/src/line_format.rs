@@ -1,4 +1,4 @@
-//! Log lines with the ids of the active span.
+//! Log lines with the ids of the active span, and without characters that would change how a terminal shows them.
 
 use std::fmt;
 
@@ -8,9 +8,13 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::LogFormat;
+use crate::{
+    LogFormat,
+    printable::{clean_json, clean_line},
+};
 
-/// Adds `trace_id` and `span_id` to the lines of `inner` that are written within a span.
+/// Adds `trace_id` and `span_id` to the lines of `inner` that are written within a span. Errors and names in a line may come
+/// from users: what is unsafe in them, a line break for example, is escaped.
 pub(crate) struct WithTraceIds<F> {
     pub(crate) inner: F,
     pub(crate) format: LogFormat,
@@ -28,14 +32,18 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let Some(span) = dueline_trace::active() else {
-            return self.inner.format_event(context, writer, event);
-        };
         let mut line = String::new();
         self.inner
             .format_event(context, Writer::new(&mut line), event)?;
-        let (trace, span) = (span.trace_id(), span.span_id());
         let line = line.trim_end();
+        let line = &*match self.format {
+            LogFormat::Human => clean_line(line),
+            LogFormat::Json => clean_json(line),
+        };
+        let Some(span) = dueline_trace::active() else {
+            return writeln!(writer, "{line}");
+        };
+        let (trace, span) = (span.trace_id(), span.span_id());
         match self.format {
             LogFormat::Human => writeln!(writer, "{line} trace_id={trace} span_id={span}"),
             LogFormat::Json => {

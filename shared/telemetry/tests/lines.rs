@@ -51,6 +51,33 @@ async fn logged(format: LogFormat) -> (Vec<String>, String) {
     (text.lines().map(str::to_owned).collect(), span_id)
 }
 
+#[test]
+fn what_users_have_written_cannot_change_how_a_line_is_shown() {
+    for format in [LogFormat::Human, LogFormat::Json] {
+        let lines = Lines::default();
+        let writer = {
+            let lines = lines.clone();
+            move || lines.clone()
+        };
+        let level = "info".to_owned();
+        let subscriber = subscriber(&LogSettings { level, format }, writer, false).unwrap();
+        let error = "no\n2026-11-23 ERROR forged\u{202e}\u{1b}[2J\u{9b}";
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(%error, "the task has failed: {error}");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text:?}");
+        let is_unsafe = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!text.contains(is_unsafe), "{text:?}");
+        assert!(text.contains("forged"), "{text:?}");
+        if let LogFormat::Json = format {
+            let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(line["error"], error);
+        }
+    }
+}
+
 #[tokio::test]
 async fn g_12_lines_of_a_run_carry_the_ids_of_its_span() {
     let (lines, span) = logged(LogFormat::Human).await;
