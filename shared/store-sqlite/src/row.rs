@@ -207,23 +207,37 @@ pub(crate) fn find(
     job_row: i64,
     id: &TaskId,
 ) -> rusqlite::Result<Option<StoredTask>> {
-    find_without_blobs(db, job, job_row, id)?
+    let found = db
+        .prepare_cached(&FIND)?
+        .query_row((job_row, id.as_bytes()), |row| {
+            Ok((read(row, job)?, may_have_blobs(row)?))
+        })
+        .optional()?;
+    found
         .map(|(stored, has_blobs)| with_blobs(db, stored, has_blobs))
         .transpose()
 }
 
-/// One task by its id, without its blobs, and whether it may have any.
-pub(crate) fn find_without_blobs(
+/// One task by its id, and whether all of it was read: the blobs of a task with a large payload are not.
+pub(crate) fn find_without_payload(
     db: &Connection,
     job: &JobName,
     job_row: i64,
     id: &TaskId,
 ) -> rusqlite::Result<Option<(StoredTask, bool)>> {
-    db.prepare_cached(&FIND)?
+    let found = db
+        .prepare_cached(&FIND)?
         .query_row((job_row, id.as_bytes()), |row| {
-            Ok((read(row, job)?, may_have_blobs(row)?))
+            let is_payload_a_blob = row.get_ref(25)?.data_type() == Type::Null;
+            Ok((read(row, job)?, may_have_blobs(row)?, is_payload_a_blob))
         })
-        .optional()
+        .optional()?;
+    Ok(match found {
+        None => None,
+        Some((stored, _, true)) => Some((stored, false)),
+        // Its next event finds it in the cache.
+        Some((stored, has_blobs, false)) => Some((with_blobs(db, stored, has_blobs)?, true)),
+    })
 }
 
 /// Whether the task of a row may have blobs: the column of a blob is NULL.

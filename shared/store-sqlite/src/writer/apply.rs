@@ -64,8 +64,8 @@ impl Writer {
         })
     }
 
-    /// The task of a command, and whether all of it was read. A trigger needs no blobs: due tasks with large payloads would
-    /// be read for nothing. A blob that was not read is not written either, because its column is NULL.
+    /// The task of a command, and whether all of it was read. A trigger needs no payload: large ones of due tasks would be read
+    /// for nothing. A blob that was not read is not written either, because its column is NULL.
     fn read(
         &self,
         job: &JobName,
@@ -74,8 +74,7 @@ impl Writer {
     ) -> rusqlite::Result<Option<(StoredTask, bool)>> {
         let id = &command.id;
         if matches!(command.event, Event::Trigger(_)) {
-            let found = row::find_without_blobs(&self.db, job, job_row, id)?;
-            return Ok(found.map(|(stored, may_have_blobs)| (stored, !may_have_blobs)));
+            return row::find_without_payload(&self.db, job, job_row, id);
         }
         Ok(row::find(&self.db, job, job_row, id)?.map(|stored| (stored, true)))
     }

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use dueline_domain::{
-    Backoff, Event, Jitter, Outcome, Policy, Reason, RetryClass, RetryPolicy, RunEnd, State,
-    StateKind, limits,
+    Backoff, Event, Jitter, Modification, NewTask, Outcome, Policy, Reason, RetryClass,
+    RetryPolicy, RunEnd, State, StateKind, Task, limits,
 };
 
 use super::kit::{StoreKit, at, enqueued_until, fatal, retriable, secs, success, token, worker};
-use crate::Store;
+use crate::{Rng as _, Store};
 
 pub async fn a_task_lives_from_submit_to_success(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
@@ -85,6 +85,69 @@ pub async fn f_043_history_has_one_entry_per_run_that_failed(store: Arc<dyn Stor
     assert_eq!(runs[1].started_at, at(100_010));
     assert_eq!(runs[1].finished_at, at(100_020));
     assert_eq!(task.tries, 3);
+}
+
+/// What a store keeps apart from a task is not read for a trigger. It must stay as it is, whatever happens meanwhile.
+pub async fn f_154_a_trigger_keeps_the_payload_and_checkpoint_that_it_does_not_read(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
+    let large = |byte: u8| Bytes::from(vec![byte; 50_000]);
+    let new = NewTask {
+        payload: large(1),
+        ..kit.task_due(1_000)
+    };
+    let task = kit.create(0, new).await;
+    let trigger = async |ms: i64, task: &Task| {
+        let command = kit.command(task, kit.trigger_event(task));
+        let (once, again) = tokio::join!(kit.send(ms, command.clone()), kit.send(ms, command));
+        assert!(once.is_ok() && again.is_ok(), "one of them is a repetition");
+        kit.get(task).await
+    };
+    let task = trigger(1_000, &task).await;
+    assert_eq!(
+        (task.kind(), &task.payload),
+        (StateKind::Enqueued, &large(1))
+    );
+    // Its message was lost.
+    let task = trigger(61_000, &task).await;
+    assert_eq!(task.payload, large(1));
+    let task = kit.run(61_010, &task, "w").await;
+    let event = Event::Checkpoint {
+        token: token(&task),
+        payload: large(2),
+    };
+    let task = kit.apply(61_020, &task, event).await;
+    // Its worker was lost.
+    let task = trigger(100_000, &task).await;
+    let bodies = |task: &Task| (task.payload.clone(), task.checkpoint.clone());
+    assert_eq!(task.kind(), StateKind::Enqueued);
+    assert_eq!(bodies(&task), (large(1), Some(large(2))));
+    // A user changes it while it is enqueued again. One of the two may come too late.
+    let change = Modification {
+        payload: Some(large(3)),
+        ..Modification::default()
+    };
+    let modify = Event::Modify {
+        change,
+        token: kit.rng.token(),
+    };
+    let (modified, triggered) = tokio::join!(
+        kit.send(160_000, kit.command(&task, modify)),
+        kit.send(160_000, kit.command(&task, kit.trigger_event(&task))),
+    );
+    let payload = if modified.is_ok() { large(3) } else { large(1) };
+    assert!(modified.is_ok() || triggered.is_ok());
+    let task = kit.get(&task).await;
+    assert_eq!(bodies(&task), (payload.clone(), Some(large(2))));
+    let task = kit.run(160_010, &task, "w").await;
+    assert_eq!(bodies(&task), (payload.clone(), Some(large(2))));
+    let result = Some(large(4));
+    let task = kit
+        .finish(160_020, &task, Outcome::Success { result })
+        .await;
+    assert_eq!(bodies(&task), (payload, Some(large(2))));
+    assert_eq!(task.result, Some(large(4)));
 }
 
 pub async fn f_050_a_checkpoint_is_kept_apart_from_the_payload(store: Arc<dyn Store>) {

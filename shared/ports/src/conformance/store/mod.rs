@@ -104,6 +104,7 @@ macro_rules! store_conformance {
             start_and_outcome_can_be_one_write
             f_043_history_has_one_entry_per_run_that_failed
             f_050_a_checkpoint_is_kept_apart_from_the_payload
+            f_154_a_trigger_keeps_the_payload_and_checkpoint_that_it_does_not_read
             f_056_a_retriable_task_is_due_again_after_its_backoff
             a_fatal_failure_ends_the_task_with_tries_left
             a_task_without_a_try_left_fails
