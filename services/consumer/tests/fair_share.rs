@@ -7,11 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use dueline_domain::{FairShare, Job, NewTask, StateKind, Task, TaskOptions};
 use dueline_ports::TaskStore as _;
 use kit::{Kit, definition, ms, name, secs};
-use tokio::{
-    sync::Semaphore,
-    task::{JoinHandle, JoinSet},
-    time::sleep,
-};
+use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 async fn fair_kit(running_max: Option<u32>) -> Arc<Kit> {
     let kit = Kit::new().await;
@@ -45,9 +41,10 @@ async fn submit(kit: &Kit, key: &str, count: usize) -> Vec<Task> {
 }
 
 /// Starts a worker with this many slots, which takes this long for each task.
-fn work(kit: &Arc<Kit>, slots: usize, each: Duration) -> JoinHandle<()> {
+fn work(kit: &Arc<Kit>, slots: usize, each: Duration) -> JoinSet<()> {
     let (kit, slots) = (kit.clone(), Arc::new(Semaphore::new(slots)));
-    tokio::spawn(async move {
+    let mut worker = JoinSet::new();
+    worker.spawn(async move {
         let mut runs = JoinSet::new();
         loop {
             let slot = slots.clone().acquire_owned().await.unwrap();
@@ -66,7 +63,8 @@ fn work(kit: &Arc<Kit>, slots: usize, each: Duration) -> JoinHandle<()> {
                 run.unwrap();
             }
         }
-    })
+    });
+    worker
 }
 
 /// How many tasks of each key have ended.
@@ -81,10 +79,9 @@ async fn ended(kit: &Kit, tasks: &[Task]) -> BTreeMap<String, usize> {
     ended
 }
 
-async fn stop(kit: Arc<Kit>, worker: JoinHandle<()>) {
-    assert!(!worker.is_finished(), "the worker has failed");
-    worker.abort();
-    let _ = worker.await;
+async fn stop(kit: Arc<Kit>, mut worker: JoinSet<()>) {
+    assert!(worker.try_join_next().is_none(), "the worker has failed");
+    worker.shutdown().await;
     kit.shutdown.stop_intake();
 }
 

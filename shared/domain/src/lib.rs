@@ -14,6 +14,7 @@ mod schedule;
 mod sink;
 mod state;
 mod task;
+mod task_options;
 mod text;
 mod time;
 mod unique;
@@ -40,7 +41,8 @@ pub use schedule::{
 };
 pub use sink::{Sink, SinkError, SinkTarget};
 pub use state::{BoardState, CoarseState, Lease, State, StateKind};
-pub use task::{Due, History, NewTask, Overrides, RunEnd, RunRecord, Task, TaskOptions};
+pub use task::{Due, History, NewTask, RunEnd, RunRecord, Task};
+pub use task_options::{Overrides, TaskOptions};
 pub use text::{bounded_message, truncate_text};
 pub use time::{Timestamp, TimestampError};
 pub use unique::{HeldUntil, Meeting, OnConflict, Unique};
