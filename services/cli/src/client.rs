@@ -10,6 +10,8 @@ use crate::exit::CliError;
 
 /// Longest time to connect to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest stream of events; afterwards a watch begins another one.
+const STREAM_MAX: Duration = Duration::from_secs(86_400);
 /// Header with the name of the caller. The server stores the name with what is created.
 const CALLER_HEADER: &str = "dueline-caller";
 /// Header with the client's timeout, so that the server drops a request that the client no longer waits for.
@@ -92,6 +94,36 @@ impl RestClient {
             timeout,
         )
         .await
+    }
+
+    /// Opens a stream of events. It has no end of its own.
+    pub(crate) async fn open(
+        &self,
+        path: &[&str],
+        query: &[(&str, String)],
+    ) -> Result<reqwest::Response, CliError> {
+        let request = self.http.get(self.url(path, query)).timeout(STREAM_MAX);
+        let request = match &self.caller {
+            Some(caller) => request.header(CALLER_HEADER, caller),
+            None => request,
+        };
+        let sent = tokio::time::timeout(self.timeout, request.send()).await;
+        let Ok(sent) = sent else {
+            let message = format!("{} did not respond in time", self.server);
+            return Err(CliError::new(
+                ErrorKind::Unavailable,
+                ErrorReason::Unreachable,
+                message,
+            ));
+        };
+        let response = sent.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.bytes().await;
+        let body = body.map_err(|error| self.unreachable(&error))?;
+        Err(problem(status.as_u16(), &body).into())
     }
 
     /// Sends a POST request without a body. `path` follows `/v1`; each part is escaped.

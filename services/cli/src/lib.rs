@@ -11,6 +11,7 @@ mod fit;
 mod output;
 mod role;
 mod sanitize;
+mod server_events;
 mod units;
 
 pub use cli::{Cli, run};

@@ -328,6 +328,9 @@ impl From<StoreError> for ApiError {
                 let message = format!("{message}; delete them first");
                 Self::new(ErrorKind::Conflict, ErrorReason::HasSchedules, message)
             }
+            StoreError::TooManyWatched { .. } => {
+                Self::new(ErrorKind::RateLimited, ErrorReason::TooManyWatched, message)
+            }
             StoreError::Invalid(_) => Self::new(ErrorKind::Invalid, ErrorReason::Invalid, message),
             StoreError::Throttled => {
                 Self::new(ErrorKind::Unavailable, ErrorReason::Throttled, message)

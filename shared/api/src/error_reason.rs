@@ -272,6 +272,10 @@ wire_enum! {
     TooManyChildren = "too_many_children",
     /// The schedule has as many requested firings as it may have.
     TooManyRequests = "too_many_requests",
+    /// Too much is watched at once: jobs by one process, or unfinished tasks of a job on a store that several processes write.
+    TooManyWatched = "too_many_watched",
+    /// A reader of a watch was so slow that changes were missed. Read the tasks, and watch again.
+    TooSlow = "too_slow",
     /// The server cannot be reached, or not just now.
     Unavailable = "unavailable",
     /// There is no such retry class.

@@ -14,6 +14,7 @@ mod task_iter;
 #[cfg(feature = "grpc")]
 mod undelivered;
 pub mod v1;
+mod watch;
 mod wire_enum;
 
 pub use call::Call;
@@ -29,3 +30,4 @@ pub use status_failover::StatusControllerFailover;
 pub use task_iter::TaskIter;
 #[cfg(feature = "grpc")]
 pub use undelivered::Undelivered;
+pub use watch::Watch;

@@ -18,6 +18,7 @@ mod task_options;
 mod text;
 mod time;
 mod unique;
+mod watch;
 
 pub use effects::{Effect, Effects, Owed};
 pub use family::{
@@ -46,3 +47,4 @@ pub use task_options::{Overrides, TaskOptions};
 pub use text::{bounded_message, truncate_text};
 pub use time::{Timestamp, TimestampError};
 pub use unique::{HeldUntil, Meeting, OnConflict, Unique};
+pub use watch::{ChangeKind, ShownTask, TaskNews};

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod change_feed;
+mod changes;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -18,6 +20,8 @@ mod sinks;
 mod store;
 mod task_ids;
 
+pub use change_feed::ChangeFeed;
+pub use changes::{ChangeCursor, ChangePage, ChangeQuery};
 pub use clock::{Clock, Rng};
 pub use cost::Cost;
 pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};

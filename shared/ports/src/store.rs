@@ -9,8 +9,8 @@ use dueline_domain::{
 };
 
 use crate::{
-    FamilyStore, LanePage, LaneQuery, Places, QuotaSwap, QuotaWrite, ScheduleStore, Share,
-    TakePlaces,
+    ChangePage, ChangeQuery, FamilyStore, LanePage, LaneQuery, Places, QuotaSwap, QuotaWrite,
+    ScheduleStore, Share, TakePlaces,
 };
 
 /// Everything a backend stores.
@@ -117,6 +117,12 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Tasks of a job, newest first, payloads included, page by page.
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError>;
+
+    /// What has changed among the tasks of a job since a position. Every task that is stored from then on is told, and how it
+    /// ends; states in between may be left out. A reader that was away for too long is told of a gap instead. A write without
+    /// a reader costs no more for it. A store that several processes write reads its tasks to find the changes: it says how
+    /// late and how completely. `NotFound` if the job does not exist. Cancel safe.
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError>;
 
     /// The number of tasks of a job in each state.
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError>;
@@ -398,6 +404,14 @@ pub enum StoreError {
     /// The job has schedules, which would create tasks.
     #[error("job '{0}' has schedules")]
     HasSchedules(JobName),
+    /// Too much is watched at once.
+    #[error("too many {what} are watched; at most {max} are possible")]
+    TooManyWatched {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
     /// The call is not valid, and would fail again.
     #[error("{0}")]
     Invalid(Arc<str>),

@@ -5,6 +5,7 @@ mod attr;
 mod blobs;
 mod cache;
 mod calls;
+mod changes;
 mod create;
 mod due;
 mod encode;

@@ -8,16 +8,18 @@ use dueline_domain::{
     WorkerId,
 };
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
-    OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery,
-    ScheduleStore, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery,
+    DueSchedulesPage, DueSchedulesQuery, Edge, EdgePage, EdgeQuery, FamilyStore, JobStats,
+    JobStore, LanePage, LaneQuery, ListQuery, OwnedTask, Page, Places, Pruned, PutJob, PutSchedule,
+    QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, StoreError, TakePlaces, TaskStore,
+    WorkerRecord, WorkerStore,
 };
 
 use crate::{
     apply::TaskLocks,
     cache::RowCache,
     calls::MeteredTable,
+    changes::ChangeReads,
     create::SubmitNumbers,
     due::{DueMemory, LaneMemory},
     jobs::{JobCache, SubmitRates},
@@ -46,6 +48,7 @@ pub struct DynamoStore {
     pub(crate) lane_memory: LaneMemory,
     pub(crate) prune_cursor: tokio::sync::Mutex<PruneCursor>,
     pub(crate) stats_cache: Mutex<StatsCache>,
+    pub(crate) change_reads: ChangeReads,
 }
 
 impl DynamoStore {
@@ -65,6 +68,7 @@ impl DynamoStore {
             lane_memory: LaneMemory::default(),
             prune_cursor: tokio::sync::Mutex::default(),
             stats_cache: Mutex::default(),
+            change_reads: ChangeReads::default(),
         }
     }
 
@@ -173,6 +177,10 @@ impl TaskStore for DynamoStore {
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         self.list(query).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        self.changes(query).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {

@@ -11,10 +11,11 @@ use dueline_domain::{
     WorkerId,
 };
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
-    LocalQuotas, OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite,
-    ScheduleQuery, ScheduleStore, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Applied, ChangeFeed, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery,
+    DueSchedulesPage, DueSchedulesQuery, Edge, EdgePage, EdgeQuery, FamilyStore, JobStats,
+    JobStore, LanePage, LaneQuery, ListQuery, LocalQuotas, OwnedTask, Page, Places, Pruned, PutJob,
+    PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, StoreError, TakePlaces,
+    TaskStore, WorkerRecord, WorkerStore,
 };
 
 use crate::{
@@ -40,6 +41,7 @@ pub struct SqliteStore {
     jobs: Arc<SharedJobs>,
     quotas: LocalQuotas,
     health: Arc<WriteHealth>,
+    feed: Arc<ChangeFeed>,
     options: SqliteOptions,
     threads: Mutex<Vec<JoinHandle<()>>>,
     _lock: OwnerLock,
@@ -63,6 +65,7 @@ impl SqliteStore {
             jobs: jobs.clone(),
             quotas: LocalQuotas::default(),
             health: health.clone(),
+            feed: Arc::default(),
             options: options.clone(),
             threads: Mutex::default(),
             _lock: lock,
@@ -86,7 +89,8 @@ impl SqliteStore {
         let (scanner, started) = reader::start(scanner).map_err(io)?;
         store.scanner = Some(scanner);
         threads.extend(started);
-        let (writer, thread) = writer::start(db, &options.path, jobs, health)?;
+        let feed = store.feed.clone();
+        let (writer, thread) = writer::start(db, &options.path, jobs, health, feed)?;
         store.writer = Some(writer);
         threads.push(thread);
         Ok(store)
@@ -303,6 +307,15 @@ impl TaskStore for SqliteStore {
         self.reader()?
             .call(move |db| reader::list(db, &entry, &query, before))
             .await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        self.entry(&query.job)?;
+        if self.feed.watch(&query.job, query.now)? {
+            // What the writer has executed before it knew of this reader is committed now, and what it commits later is told.
+            self.writer()?.call(|_| Ok(())).await?;
+        }
+        self.feed.read(query).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {

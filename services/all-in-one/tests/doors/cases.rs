@@ -97,6 +97,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(reads());
     cases.extend(schedules::schedules());
     cases.extend(board::board());
+    cases.extend(board::watches());
     cases
 }
 

@@ -15,6 +15,7 @@ mod schedules;
 mod staged;
 mod undelivered;
 mod unique;
+mod watch;
 
 use dueline_api::ErrorReason;
 use node::{TestNode, fault};

@@ -134,6 +134,15 @@ impl TestNode {
             .unwrap_or_default()
     }
 
+    /// A stream of server-sent events.
+    pub(crate) async fn events(&self, path: &str, last_event: Option<&str>) -> reqwest::Response {
+        let mut request = self.http.get(format!("{}/v1/{path}", self.base));
+        if let Some(id) = last_event {
+            request = request.header("Last-Event-ID", id);
+        }
+        request.send().await.unwrap()
+    }
+
     /// The fault that REST answers, or `None` for success.
     pub(crate) async fn rest(&self, call: &RestCall) -> Option<Fault> {
         let answer = self

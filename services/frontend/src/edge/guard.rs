@@ -21,12 +21,14 @@ use super::{
 };
 use crate::rest::{Failure, RestLimits, render};
 
-/// Calls between the programs of a deployment that wait for work, and the read that may wait for a task's end.
-const WAITING_RPCS: [&str; 4] = [
+/// Calls between the programs of a deployment that wait for work, and the reads that may wait for a task or a change.
+const WAITING_RPCS: [&str; 6] = [
     "/dueline.v1.Controller/Poll",
     "/dueline.v1.Controller/Stream",
     "/dueline.v1.Queue/Receive",
     "/dueline.v1.Frontend/GetTask",
+    "/dueline.v1.Frontend/WaitAny",
+    "/dueline.v1.Frontend/ReadChanges",
 ];
 
 /// Bounds the calls of one process.

@@ -73,11 +73,14 @@ impl App {
     where
         dyn Frontend: Callable<O>,
     {
-        let frontend = self.frontend.as_deref().ok_or_else(|| {
+        self.frontend()?.call(call, operation).await
+    }
+
+    fn frontend(&self) -> Result<Arc<dyn Frontend>, ApiError> {
+        self.frontend.clone().ok_or_else(|| {
             let message = "this server takes no tasks; ask a frontend";
             ApiError::new(ErrorKind::NotFound, ErrorReason::NoFrontendHere, message)
-        })?;
-        frontend.call(call, operation).await
+        })
     }
 
     fn work(&self) -> Result<&Arc<dyn Controller>, ApiError> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use dueline_api::{
     ApiError, ErrorReason, check::PAGE_LEN_DEFAULT, operation::NEXT_DEFAULT, v1::Time,
 };
-use dueline_domain::{JobName, ScheduleName, StateKind, Timestamp};
+use dueline_domain::{JobName, ScheduleName, StateKind, TaskId, Timestamp};
 use dueline_ports::ListQuery;
 use http::Uri;
 
@@ -90,6 +90,14 @@ impl Query {
             .map(ScheduleName::parse)
             .transpose()
             .map_err(|error| ApiError::invalid(name, ErrorReason::InvalidName, error))
+    }
+
+    /// The id of a task.
+    pub(super) fn task(&self, name: &'static str) -> Result<Option<TaskId>, ApiError> {
+        self.get(name)
+            .map(TaskId::parse)
+            .transpose()
+            .map_err(|error| ApiError::invalid(name, ErrorReason::InvalidId, error))
     }
 
     fn time(&self, name: &'static str) -> Result<Option<Timestamp>, ApiError> {

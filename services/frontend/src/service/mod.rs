@@ -16,6 +16,7 @@ mod run_to_completion;
 mod schedules;
 mod staged;
 mod submit;
+mod watch;
 
 use std::sync::Arc;
 

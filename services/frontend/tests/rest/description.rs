@@ -26,7 +26,7 @@ async fn every_route_is_described_and_every_described_route_exists() {
     let document = kit.get("/openapi.json").await.expect(200);
     assert_eq!(document.body, openapi());
     let paths = document.json["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 39);
+    assert_eq!(paths.len(), 41);
     for (path, methods) in paths {
         let path = path
             .replace("{job}", "mail")

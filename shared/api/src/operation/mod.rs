@@ -25,6 +25,7 @@ mod pause_job;
 mod pause_schedule;
 mod put_job;
 mod put_schedule;
+mod read_changes;
 mod redrive;
 mod report_task;
 mod shown_schedule;
@@ -61,6 +62,7 @@ pub use self::{
     pause_schedule::PauseSchedule,
     put_job::PutJob,
     put_schedule::PutSchedule,
+    read_changes::{ReadChanges, WatchPage, WatchedChange},
     redrive::Redrive,
     report_task::{ReportTask, ReportedTask},
     shown_schedule::{NextFiring, ShownSchedule},
@@ -118,6 +120,7 @@ macro_rules! with_operations {
             get_lease: GetLease,
             report_task: ReportTask,
             wait_any: WaitAny,
+            read_changes: ReadChanges,
             get_scheduling: GetScheduling,
             get_runs: GetRuns,
             explain_task: ExplainTask,

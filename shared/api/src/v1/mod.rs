@@ -9,6 +9,7 @@ mod as_text;
 mod assignment;
 mod backoff;
 mod board;
+mod change;
 mod claim;
 mod drop;
 mod family;
@@ -33,6 +34,7 @@ pub use assignment::{AssignmentView, WorkList};
 pub(crate) use backoff::millis;
 pub use backoff::{BackoffSpec, BackoffsSpec, RetriesMax};
 pub use board::{ClaimableList, ClaimableView, ExplanationView, RunsView, SchedulingView};
+pub use change::{ChangeView, ChangesView};
 pub use claim::{ClaimRequest, LeaseView, LifetimeSpec};
 pub use drop::{DropRequest, DroppedView};
 pub use family::{

@@ -9,10 +9,11 @@ use dueline_domain::{
 };
 
 use crate::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueSchedulesPage, DueSchedulesQuery,
-    Edge, EdgePage, EdgeQuery, FamilyStore, JobStats, JobStore, LanePage, LaneQuery, ListQuery,
-    OwnedTask, Page, Places, Pruned, PutJob, PutSchedule, QuotaSwap, QuotaWrite, ScheduleQuery,
-    ScheduleStore, Store, StoreError, TakePlaces, TaskStore, WorkerRecord, WorkerStore,
+    Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery,
+    DueSchedulesPage, DueSchedulesQuery, Edge, EdgePage, EdgeQuery, FamilyStore, JobStats,
+    JobStore, LanePage, LaneQuery, ListQuery, OwnedTask, Page, Places, Pruned, PutJob, PutSchedule,
+    QuotaSwap, QuotaWrite, ScheduleQuery, ScheduleStore, Store, StoreError, TakePlaces, TaskStore,
+    WorkerRecord, WorkerStore,
 };
 
 /// A store that changes some calls of another store. A layer implements this trait instead of [`Store`], and only the
@@ -94,6 +95,10 @@ pub trait StoreLayer: Send + Sync + 'static {
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         self.below().list(query).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        self.below().changes(query).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
@@ -248,6 +253,10 @@ impl<T: StoreLayer> TaskStore for T {
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         StoreLayer::list(self, query).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        StoreLayer::changes(self, query).await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {

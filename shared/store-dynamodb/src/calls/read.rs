@@ -58,6 +58,8 @@ pub(crate) enum SortRange {
     All,
     Below(AttributeValue),
     From(AttributeValue),
+    /// From the first to the second, both included.
+    Between(AttributeValue, AttributeValue),
     BeginsWith(AttributeValue),
 }
 
@@ -126,6 +128,10 @@ impl MeteredTable {
             SortRange::All => None,
             SortRange::Below(bound) => Some((" AND #range < :bound", bound)),
             SortRange::From(bound) => Some((" AND #range >= :bound", bound)),
+            SortRange::Between(first, last) => {
+                call = call.expression_attribute_values(":last", last);
+                Some((" AND #range BETWEEN :bound AND :last", first))
+            }
             SortRange::BeginsWith(bound) => Some((" AND begins_with(#range, :bound)", bound)),
         };
         if let Some((test, bound)) = bound {

@@ -37,7 +37,7 @@ impl Writer {
                 return Err(StoreError::Rejected(rejected).into());
             }
         };
-        let before = task.kind();
+        let (before, shown) = (task.kind(), self.shown(&task));
         if before == StateKind::Enqueued {
             self.created_since_claim = 0;
         }
@@ -50,6 +50,7 @@ impl Writer {
         };
         task.advance(transition);
         self.write_task(seq, &job, &task, changed)?;
+        self.moved(shown.as_ref(), &task);
         if changed.owed && task.owed.is_none() {
             self.prune.settled(seq);
         }

@@ -58,6 +58,7 @@ impl Writer {
             let seq = self.db.last_insert_rowid();
             row::put_blob(&self.db, seq, row::BlobKind::Payload, Some(&task.payload))?;
         }
+        self.posted(&task);
         self.counts.add(job_row, task.kind(), 1);
         self.created_since_claim = self.created_since_claim.saturating_add(1);
         if self.created_since_claim < CREATED_WITHOUT_CLAIM_MAX {

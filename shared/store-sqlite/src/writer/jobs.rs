@@ -117,6 +117,7 @@ impl Writer {
         self.counts.remove_job(&self.db, row)?;
         self.jobs.remove(name);
         self.job_rows.remove(&row);
+        self.feed.forget(name);
         self.jobs_changed = true;
         Ok(())
     }

@@ -4,6 +4,7 @@
 mod apply;
 mod broken;
 mod cache;
+mod changes;
 mod counts;
 mod create;
 mod families;
@@ -24,7 +25,8 @@ use std::{
     thread::JoinHandle,
 };
 
-use dueline_ports::{LocalPlaces, StoreError};
+use dueline_domain::TaskNews;
+use dueline_ports::{ChangeFeed, LocalPlaces, StoreError};
 use rusqlite::Connection;
 
 use self::{
@@ -93,8 +95,10 @@ pub(crate) fn start(
     path: &Path,
     shared: Arc<SharedJobs>,
     health: Arc<WriteHealth>,
+    feed: Arc<ChangeFeed>,
 ) -> rusqlite::Result<(WriterHandle, JoinHandle<()>)> {
     let mut writer = Writer::load(db, path, shared, health)?;
+    writer.feed = feed;
     let (requests, waiting) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     let thread = std::thread::Builder::new()
         .name("dueline-writer".into())
@@ -121,6 +125,10 @@ pub(crate) struct Writer {
     places: LocalPlaces,
     files: FileNames,
     health: Arc<WriteHealth>,
+    /// Tells those who watch.
+    feed: Arc<ChangeFeed>,
+    /// What the open transaction is about to tell.
+    news: Vec<TaskNews>,
 }
 
 impl Writer {
@@ -143,6 +151,8 @@ impl Writer {
             places: LocalPlaces::default(),
             files: FileNames::of(path),
             health,
+            feed: Arc::default(),
+            news: Vec::new(),
         };
         writer.reload()?;
         Ok(writer)
@@ -169,6 +179,7 @@ impl Writer {
             match self.transaction(&mut requests, waiting) {
                 Ok(()) if self.owns_file() => {
                     self.prune.committed();
+                    self.tell();
                     if std::mem::take(&mut self.jobs_changed) {
                         self.shared.store(self.jobs.clone());
                     }
@@ -221,7 +232,8 @@ impl Writer {
     }
 
     /// Answers all requests that the file must not be written any more.
-    fn fail_all(&self, requests: &mut Vec<Box<dyn WriteRequest>>) {
+    fn fail_all(&mut self, requests: &mut Vec<Box<dyn WriteRequest>>) {
+        self.news.clear();
         let why = self.health.broken().cloned().unwrap_or_default();
         let failure = TransactionFailure::Broken(why);
         for request in requests.drain(..) {
@@ -240,6 +252,7 @@ impl Writer {
         }
         // SQLite may have rolled back already; a second rollback then only fails.
         let _ = self.db.execute_batch("ROLLBACK");
+        self.news.clear();
         let reloaded = self.reload();
         for request in requests.drain(..) {
             request.fail(&failure);

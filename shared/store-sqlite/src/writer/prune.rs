@@ -161,6 +161,7 @@ impl Writer {
             self.db
                 .prepare_cached("DELETE FROM edge WHERE job = ?1 AND task = ?2")?
                 .execute((job, id))?;
+            self.removed(*job, *id, now);
             if let (Some(kind), true) = (kind, self.prune.retention.contains_key(job)) {
                 self.counts.add(*job, *kind, -1);
             }

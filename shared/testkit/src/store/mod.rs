@@ -58,6 +58,8 @@ pub enum StoreMethod {
     Owned,
     /// `TaskStore::list`
     List,
+    /// `TaskStore::changes`
+    Changes,
     /// `TaskStore::stats`
     Stats,
     /// `TaskStore::prune`

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use dueline_domain::{JobName, Task, TaskId, TaskRef, Timestamp, WorkerId};
 use dueline_ports::{
-    Applied, Command, Create, Created, DuePage, DueQuery, JobStats, LanePage, LaneQuery, ListQuery,
-    OwnedTask, Page, Pruned, StoreError, TaskStore,
+    Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery, JobStats,
+    LanePage, LaneQuery, ListQuery, OwnedTask, Page, Pruned, StoreError, TaskStore,
 };
 
 use super::{CallFault, FaultyStore, StoreMethod, unavailable};
@@ -168,6 +168,12 @@ impl TaskStore for FaultyStore {
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         let call = || self.inner.list(query.clone());
         self.call_about(StoreMethod::List, &query.job, call).await
+    }
+
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        let call = || self.inner.changes(query.clone());
+        self.call_about(StoreMethod::Changes, &query.job, call)
+            .await
     }
 
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {

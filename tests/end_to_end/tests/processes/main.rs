@@ -17,6 +17,7 @@ mod shutdown;
 mod sinks;
 mod sites;
 mod traces;
+mod watch;
 mod zombie;
 
 use std::time::Duration;

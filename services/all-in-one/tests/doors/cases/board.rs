@@ -1,7 +1,7 @@
 //! Claims and drops that are refused.
 
 use dueline_api::operation::{
-    ClaimTask, DropTasks, ExplainTask, GetLease, GetRuns, GetScheduling, WaitAny,
+    ClaimTask, DropTasks, ExplainTask, GetLease, GetRuns, GetScheduling, ReadChanges, WaitAny,
 };
 use dueline_domain::{ClaimLifetime, WorkerId};
 
@@ -33,6 +33,61 @@ fn wait(jobs: &[&str]) -> WaitAny {
         wait: Duration::from_secs(1),
         limit: 100,
     }
+}
+
+fn changes(job: &str, cursor: Option<&str>, limit: usize) -> ReadChanges {
+    ReadChanges {
+        job: JobName::parse(job).unwrap(),
+        id: None,
+        cursor: cursor.map(Arc::from),
+        wait: Duration::ZERO,
+        limit,
+    }
+}
+
+pub(super) fn watches() -> Vec<Case> {
+    let gone = TaskId::parse("00000000-0000-7000-8000-000000000001").unwrap();
+    let of = move |id, cursor: &str| ReadChanges {
+        id: Some(id),
+        ..changes("mail", Some(cursor), 10)
+    };
+    let first = move |id| ReadChanges {
+        cursor: None,
+        ..of(id, "")
+    };
+    let get = |path: &'static str| (Method::GET, path, None);
+    vec![
+        case(
+            "a watch of an unknown job",
+            ("unknown_job", None),
+            get("jobs/nobody/watch"),
+            ask!(frontend => frontend.call(&call(), changes("nobody", None, 10))),
+        ),
+        case(
+            "a watch from a position that is none",
+            ("invalid_cursor", Some("cursor")),
+            get("jobs/mail/watch?cursor=p-1"),
+            ask!(frontend => frontend.call(&call(), changes("mail", Some("p-1"), 10))),
+        ),
+        case(
+            "more changes than fit one answer",
+            ("out_of_range", Some("limit")),
+            get("jobs/mail/changes?limit=1001"),
+            ask!(frontend => frontend.call(&call(), changes("mail", None, 1_001))),
+        ),
+        case(
+            "a watch of a task that is not there",
+            ("unknown_task", None),
+            get("jobs/mail/watch?task=00000000-0000-7000-8000-000000000001"),
+            ask!(frontend => frontend.call(&call(), first(gone))),
+        ),
+        case(
+            "a watch of a task from a position of its job",
+            ("invalid_cursor", Some("cursor")),
+            get("jobs/mail/watch?task=6f2c1a34-9f0b-4d7a-8a53-0d9f3f1c2b4e&cursor=c1-1-1"),
+            ask!(frontend => frontend.call(&call(), of(id(), "c1-1-1"))),
+        ),
+    ]
 }
 
 pub(super) fn board() -> Vec<Case> {

@@ -16,6 +16,7 @@ mod tree;
 mod update;
 mod wait;
 mod wait_any;
+mod watch;
 
 use clap::Subcommand;
 
@@ -50,6 +51,8 @@ pub enum Command {
     History(history::History),
     /// Wait until a task of some jobs can be claimed, and print the ones that can
     WaitAny(wait_any::WaitAny),
+    /// Print what is posted, changed and ended in a job, or how one task goes on
+    Watch(watch::Watch),
     /// Count the tasks of a job that have not ended
     Count(count::Count),
     /// Become the owner of a task that is enqueued or due
@@ -89,6 +92,7 @@ impl Command {
             Self::Update(command) => command.run(context).await,
             Self::History(command) => command.run(context).await,
             Self::WaitAny(command) => command.run(context).await,
+            Self::Watch(command) => command.run(context).await,
             Self::Count(command) => command.run(context).await,
             Self::Claim(command) => command.run(context).await,
             Self::ExpiresIn(command) => command.run(context).await,

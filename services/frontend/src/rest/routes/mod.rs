@@ -9,6 +9,7 @@ mod reports;
 mod schedules;
 mod task;
 mod tasks;
+mod watch;
 mod work;
 mod workers;
 
@@ -55,6 +56,7 @@ pub(super) fn all() -> OpenApiRouter<Arc<App>> {
         .merge(drop::routes())
         .merge(task::routes())
         .merge(board::routes())
+        .merge(watch::routes())
         .merge(schedules::routes())
         .merge(work::routes())
         .merge(reports::routes())

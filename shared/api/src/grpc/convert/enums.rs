@@ -3,8 +3,8 @@
 use std::fmt;
 
 use dueline_domain::{
-    Children, FiringEnd, HeldUntil, OnConflict, Overlap, RetryClass, RunEnd, RunningCancel,
-    StateKind, TaskEnd, TriggerOn,
+    ChangeKind, Children, FiringEnd, HeldUntil, OnConflict, Overlap, RetryClass, RunEnd,
+    RunningCancel, StateKind, TaskEnd, TriggerOn,
 };
 
 use crate::{ApiError, ErrorKind, ErrorReason, grpc::proto};
@@ -49,6 +49,8 @@ enums! {
         [Succeeded, Retriable, Fatal, Lost, Abandoned, Cancelled, Trashed];
     TriggerOn = TriggerOn, unspecified: Some(TriggerOn::Success), fn trigger_on,
         [Success, Failure, Always];
+    ChangeKind = ChangeKind, unspecified: None, fn change_kind,
+        [Posted, Changed, Ended, Removed];
     TaskEnd = TaskEnd, unspecified: None, fn task_end,
         [Succeeded, Failed, Cancelled, Trashed, Dropped, Deleted, ChildrenFailed, Discarded];
     Children = Children, unspecified: Some(Children::None), fn children,

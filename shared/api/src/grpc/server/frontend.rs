@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use dueline_domain::Policy;
 use dueline_ports::{Clock, Rng};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use tonic::{Request, Response, Status};
 
 use crate::{
-    Call, Frontend,
+    Call, Frontend, Watch,
     grpc::{
-        proto::frontend_server,
-        rpc::{RequestDefaults, Rpc},
+        proto::{self, frontend_server},
+        rpc::{RequestDefaults, Rpc, Unary as _},
     },
-    operation::{self, with_operations},
+    operation::{self, ReadChanges, with_operations},
 };
 
 /// Makes a frontend reachable.
@@ -44,7 +45,29 @@ impl FrontendServer {
         let answer = O::answer(self, &call, request.into_inner()).await?;
         Ok(Response::new(answer))
     }
+
+    /// Tells changes until the reader goes, or is too slow.
+    fn watch(
+        &self,
+        mut request: Request<proto::ReadChangesRequest>,
+    ) -> Result<Response<Changes>, Status> {
+        let call = request.extensions_mut().remove::<Call>();
+        let query = ReadChanges::from_request(request.into_inner(), &self.defaults)?;
+        let watch = Watch::for_stream(self.frontend.clone(), call.unwrap_or_default(), query)?;
+        let pages = stream::unfold(Some(watch), async |watch| {
+            let mut watch = watch?;
+            match watch.next_page().await {
+                Ok(Some(page)) => Some((Ok(ReadChanges::into_response(page)), Some(watch))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error.into()), None)),
+            }
+        });
+        Ok(Response::new(pages.boxed()))
+    }
 }
+
+/// A stream of changes.
+type Changes = BoxStream<'static, Result<proto::ReadChangesResponse, Status>>;
 
 macro_rules! server {
     ($($method:ident: $operation:ident,)*) => {
@@ -58,6 +81,15 @@ macro_rules! server {
                     self.answer::<operation::$operation>(request).await
                 }
             )*
+
+            type WatchTasksStream = Changes;
+
+            async fn watch_tasks(
+                &self,
+                request: Request<proto::ReadChangesRequest>,
+            ) -> Result<Response<Self::WatchTasksStream>, Status> {
+                self.watch(request)
+            }
         }
     };
 }

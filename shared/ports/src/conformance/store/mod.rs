@@ -26,6 +26,7 @@
 )]
 
 mod board;
+mod changes;
 mod create;
 mod due;
 mod effects;
@@ -44,6 +45,7 @@ mod verbs;
 mod workers;
 
 pub use board::*;
+pub use changes::*;
 pub use create::*;
 pub use due::*;
 pub use effects::*;
@@ -73,6 +75,12 @@ macro_rules! store_conformance {
             f_079_a_claim_lasts_as_long_as_its_owner_has_asked
             f_053_an_extension_ends_a_claim_that_never_expires
             a_17_a_repeated_claim_is_the_same_and_a_second_one_is_refused
+            f_086_every_post_and_every_end_is_told_once
+            f_086_the_moves_of_a_task_are_told
+            f_086_tasks_of_other_jobs_are_not_told
+            f_086_a_position_of_another_count_is_told_of_a_gap
+            f_086_each_of_several_readers_is_told_everything
+            f_086_a_task_that_is_deleted_is_told_by_a_store_of_one_process
             f_001_a_task_without_a_time_is_created_as_enqueued
             f_009_a_task_with_a_future_time_waits_as_new
             f_010_a_task_with_a_past_time_is_created_as_enqueued
@@ -228,6 +236,7 @@ mod tests {
         let listed = include_str!("mod.rs");
         for cases in [
             include_str!("board.rs"),
+            include_str!("changes.rs"),
             include_str!("create.rs"),
             include_str!("life.rs"),
             include_str!("verbs.rs"),

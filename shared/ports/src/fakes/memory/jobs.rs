@@ -76,6 +76,7 @@ impl JobStore for MemoryStore {
             }
         }
         contents.jobs.remove(name);
+        contents.feed.forget(name);
         self.quotas.forget(name);
         Ok(())
     }

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use dueline_domain::{
-    EdgeKind, Job, JobName, Meeting, NewTask, Schedule, ScheduleName, Task, TaskAddress, TaskEnd,
-    TaskId, Timestamp, Violation, WorkerId, apply, check_task, check_transition,
+    EdgeKind, Job, JobName, Meeting, NewTask, Schedule, ScheduleName, ShownTask, Task, TaskAddress,
+    TaskEnd, TaskId, TaskNews, Timestamp, Violation, WorkerId, apply, check_task, check_transition,
 };
 
 use super::index::JobIndex;
-use crate::{Applied, Command, Create, Created, LocalPlaces, StoreError, WorkerRecord};
+use crate::{Applied, ChangeFeed, Command, Create, Created, LocalPlaces, StoreError, WorkerRecord};
 
 #[derive(Default)]
 pub(super) struct MemoryContents {
@@ -20,6 +20,8 @@ pub(super) struct MemoryContents {
     /// The tasks that wait for each task, and how the children among them have ended.
     pub(super) edges: BTreeMap<TaskAddress, BTreeMap<(EdgeKind, TaskAddress), Option<TaskEnd>>>,
     pub(super) places: LocalPlaces,
+    /// What is told to those who watch.
+    pub(super) feed: Arc<ChangeFeed>,
     submits: u64,
 }
 
@@ -96,6 +98,9 @@ impl MemoryContents {
         let seq = self.submits;
         let index = self.indexes.entry(task.job.clone()).or_default();
         index.insert(&job, &task, seq);
+        if self.feed.is_watched() {
+            self.feed.publish([TaskNews::posted(&task)]);
+        }
         let created = Box::new(task.clone());
         self.tasks.insert(task.id, StoredTask { task, seq });
         Ok(Created {
@@ -146,6 +151,10 @@ impl MemoryContents {
         index.insert_state(job, &after, stored.seq);
         if after.kind().is_in_flight() {
             self.places.settle(&command.job, &command.id);
+        }
+        if self.feed.is_watched() {
+            let shown = ShownTask::of(before);
+            self.feed.publish(TaskNews::since(Some(&shown), &after));
         }
         stored.task = after;
         let task = Box::new(stored.task.clone());

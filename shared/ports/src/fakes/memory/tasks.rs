@@ -3,15 +3,18 @@
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use dueline_domain::{JobName, Priority, StateKind, Task, TaskId, TaskRef, Timestamp, WorkerId};
+use dueline_domain::{
+    JobName, Priority, StateKind, Task, TaskId, TaskNews, TaskRef, Timestamp, WorkerId,
+};
 
 use super::{
     MemoryStore,
     state::{MemoryContents, StoredTask},
 };
 use crate::{
-    Applied, Command, Create, Created, DuePage, DueQuery, DueTask, JobStats, Lane, LanePage,
-    LaneQuery, ListQuery, OwnedTask, Page, Pruned, Share, StoreError, TaskStore,
+    Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery, DueTask,
+    JobStats, Lane, LanePage, LaneQuery, ListQuery, OwnedTask, Page, Pruned, Share, StoreError,
+    TaskStore,
 };
 
 #[async_trait]
@@ -72,6 +75,15 @@ impl TaskStore for MemoryStore {
         list(&self.lock(), &query)
     }
 
+    async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
+        let feed = {
+            let contents = self.lock();
+            contents.job(&query.job)?;
+            contents.feed.clone()
+        };
+        feed.read(query).await
+    }
+
     async fn stats(&self, job: &JobName) -> Result<JobStats, StoreError> {
         let contents = self.lock();
         let Some(index) = contents.indexes.get(job) else {
@@ -105,6 +117,12 @@ impl TaskStore for MemoryStore {
             expired.extend(ids.map(|(.., id)| *id).take(limit - expired.len()));
         }
         for id in &expired {
+            if let Some(stored) = contents.tasks.get(id)
+                && contents.feed.is_watched()
+            {
+                let news = TaskNews::removed(stored.task.job.clone(), *id, now);
+                contents.feed.publish([news]);
+            }
             contents.remove(id);
         }
         Ok(Pruned {
