@@ -151,3 +151,57 @@ async fn f_112_a_run_of_the_servers_own_worker_is_repeated_as_soon_as_the_server
     assert_eq!(task["runs"][0]["end"], "lost", "{task}");
     assert_eq!(log.begun_of(&once).len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_113_a_task_of_a_crashed_server_runs_again_at_once_or_after_the_backoff_of_its_job() {
+    let folder = TestFolder::new();
+    let log = RunLog::new(&folder);
+    let mut server = ServerProcess::start(&folder, &["--worker-name", "inside"]).await;
+    let job = exec_job(&log, FIRST_RUN_HANGS);
+    // Between 6 and 7.5 s.
+    let wait = json!({"initial_ms": 6_000, "max_ms": 6_000, "jitter": 0.25});
+    let later = json!({"backoff": {"worker_lost": wait}});
+    server.api.put_job("at-once", job.clone(), json!({})).await;
+    server.api.put_job("later", job, later).await;
+    let mut ids = Vec::new();
+    for job in ["at-once", "later"] {
+        let id = server.api.submit(job, json!({})).await;
+        server.api.in_state(job, &id, "processing", s(20)).await;
+        ids.push(id);
+    }
+    wait_until("two runs to begin", s(20), async || {
+        match log.begun().len() {
+            2 => Ok(()),
+            runs => Err(format!("{runs}")),
+        }
+    })
+    .await;
+
+    server.kill().await;
+    server.start_again().await;
+    let opened = Instant::now();
+    let [at_once, later] = [&ids[0], &ids[1]];
+    let task = server.api.task("later", later).await;
+    assert_eq!(task["state"], "retriable", "{task}");
+    let lost = &task["runs"][0];
+    assert_eq!((&lost["end"], &task["tries"]), (&json!("lost"), &json!(1)));
+    for (job, id) in [("at-once", at_once), ("later", later)] {
+        wait_until("the second run", s(20), async || {
+            match log.begun_of(id).len() {
+                2 => Ok(()),
+                _ => Err(server.api.task(job, id).await.to_string()),
+            }
+        })
+        .await;
+        let waited = opened.elapsed();
+        let (least, most) = if job == "later" {
+            (s(4), s(12))
+        } else {
+            (s(0), s(4))
+        };
+        assert!((least..most).contains(&waited), "{job}: {waited:?}");
+        let task = server.api.finished(job, id, s(20)).await;
+        assert_eq!(task["state"], "succeeded", "{task}");
+        assert_eq!(task["tries"], 2, "{task}");
+    }
+}
