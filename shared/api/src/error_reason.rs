@@ -156,6 +156,8 @@ wire_enum! {
     NoChange = "no_change",
     /// The HTTP client could not be built.
     NoClient = "no_client",
+    /// A list by due time asks for tasks in states that have no such order.
+    NoDueOrder = "no_due_order",
     /// This process serves no calls of clients.
     NoFrontendHere = "no_frontend_here",
     /// No job is named.

@@ -9,8 +9,8 @@ use dueline_domain::{
 };
 
 use crate::{
-    ChangePage, ChangeQuery, FamilyStore, LanePage, LaneQuery, Places, QuotaSwap, QuotaWrite,
-    ScheduleStore, Share, TakePlaces,
+    ChangePage, ChangeQuery, FamilyStore, LanePage, LaneQuery, ListOrder, Places, QuotaSwap,
+    QuotaWrite, ScheduleStore, Share, TakePlaces,
 };
 
 /// Everything a backend stores.
@@ -115,7 +115,8 @@ pub trait TaskStore: Send + Sync + 'static {
         worker: Option<&WorkerId>,
     ) -> Result<Vec<OwnedTask>, StoreError>;
 
-    /// Tasks of a job, newest first, payloads included, page by page.
+    /// Tasks of a job in the order of the query, payloads included, page by page. A cursor of another order is refused. By due
+    /// time only tasks are listed that have one, see [`ListOrder::WITH_DUE_TIME`].
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError>;
 
     /// What has changed among the tasks of a job since a position. Every task that is stored from then on is told, and how it
@@ -322,6 +323,8 @@ pub struct ListQuery {
     pub due_before: Option<Timestamp>,
     /// Created by this schedule.
     pub schedule: Option<ScheduleName>,
+    /// In this order.
+    pub order: ListOrder,
     /// Where the previous page ended.
     pub cursor: Option<Arc<str>>,
     /// Most tasks on the page.
@@ -340,6 +343,7 @@ impl ListQuery {
             due_from: None,
             due_before: None,
             schedule: None,
+            order: ListOrder::Newest,
             cursor: None,
             limit: 100,
         }

@@ -9,7 +9,7 @@ use dueline_domain::{Lease, Policy, State, Task, Timestamp};
 
 /// How far the hint may be behind the trigger time before the next write of an owner or of a retry moves it. Each scan
 /// reads the entries whose hint has passed.
-const BEHIND_MAX: Duration = Duration::from_secs(120);
+pub(crate) const BEHIND_MAX: Duration = Duration::from_secs(120);
 /// Shortest first backoff that the hint lead takes into account. With a shorter backoff a failure moves the hint
 /// instead.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);

@@ -15,6 +15,7 @@ mod hint;
 mod jobs;
 mod keyed;
 mod list;
+mod list_due;
 mod load;
 mod open;
 mod places;

@@ -1,4 +1,4 @@
-//! `list`: reads every slot from its newest task down, and merges the slots by id.
+//! `list`: reads every slot from one end, and merges the slots by id.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,16 +20,18 @@ use crate::{
 const READS_MAX: usize = 96;
 /// Slots that are read at once.
 const CONCURRENT_READS: usize = 16;
-/// Prefix of cursors of this format.
-const CURSOR_PREFIX: &str = "d1.";
+/// Prefixes of cursors of this format, by whether the order is descending.
+const fn prefix(descending: bool) -> &'static str {
+    if descending { "d1." } else { "d4." }
+}
 
-/// Reads the tasks of one slot, newest first.
+/// Reads the tasks of one slot, newest or oldest first.
 #[derive(Default)]
 struct SlotReader {
     number: u16,
     /// Tasks that were read and not listed yet; `None` for an unreadable one.
     buffered: VecDeque<(TaskId, Option<Box<Task>>)>,
-    /// Blobs that were read: in descending order they come before their task.
+    /// Blobs that were read. In descending order they come before their task, in ascending order after it.
     blobs: BlobMap,
     after: Option<Item>,
     is_read: bool,
@@ -52,11 +54,17 @@ impl DynamoStore {
         let entry = jobs
             .get(&query.job)
             .ok_or_else(|| StoreError::no_job(&query.job))?;
-        let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
+        let descending = query.order.is_descending();
+        // At most one task has a key, so its list needs no order.
+        if query.order.is_by_due_time() && query.key.is_none() {
+            return self.list_due(entry, &query).await;
+        }
+        let cursor_of = |text| parse_cursor(text, descending);
+        let after = query.cursor.as_deref().map(cursor_of).transpose()?;
         if let Some(key) = &query.key {
             // At most one task has a key, and the item of the key names it.
             let found = self.task_by_key(entry, key).await?;
-            let is_after_cursor = |task: &Task| before.is_none_or(|before| task.id < before);
+            let is_after_cursor = |task: &Task| after.is_none_or(|after| task.id != after);
             let found = found.filter(|task| is_after_cursor(task) && matches(task, &query));
             return Ok(Page {
                 tasks: found.into_iter().collect(),
@@ -71,7 +79,7 @@ impl DynamoStore {
                 ..SlotReader::default()
             })
             .collect();
-        let (mut page, mut last, mut reads) = (Page::default(), before, 0);
+        let (mut page, mut last, mut reads) = (Page::default(), after, 0);
         while page.tasks.len() < query.limit {
             let empty: Vec<&mut SlotReader> =
                 slots.iter_mut().filter(|slot| slot.needs_more()).collect();
@@ -81,13 +89,16 @@ impl DynamoStore {
                     break;
                 }
                 reads += empty.len();
-                self.read_slots(entry, before, empty).await?;
+                self.read_slots(entry, after, descending, empty).await?;
                 continue;
             }
-            let newest = slots
-                .iter_mut()
-                .max_by_key(|slot| slot.buffered.front().map(|(id, _)| *id));
-            let Some((id, task)) = newest.and_then(|slot| slot.buffered.pop_front()) else {
+            let filled = slots.iter_mut().filter(|slot| !slot.buffered.is_empty());
+            let first = |slot: &&mut SlotReader| slot.buffered.front().map(|(id, _)| *id);
+            let next = match descending {
+                true => filled.max_by_key(first),
+                false => filled.min_by_key(first),
+            };
+            let Some((id, task)) = next.and_then(|slot| slot.buffered.pop_front()) else {
                 break;
             };
             last = Some(id);
@@ -97,10 +108,11 @@ impl DynamoStore {
         let more = slots
             .iter()
             .any(|slot| !slot.buffered.is_empty() || !slot.at_end());
-        page.next = last.filter(|_| more).map(|id| cursor(&id));
+        page.next = last.filter(|_| more).map(|id| cursor(&id, descending));
         if more && page.next.is_none() {
-            // All reads of this call listed no task, and there was no cursor: the next call begins at the newest task.
-            page.next = Some(cursor(&TaskId::from_bytes([255; 16])));
+            // All reads of this call listed no task, and there was no cursor: the next call begins there as well.
+            let start = if descending { [255; 16] } else { [0; 16] };
+            page.next = Some(cursor(&TaskId::from_bytes(start), descending));
         }
         Ok(page)
     }
@@ -108,12 +120,13 @@ impl DynamoStore {
     async fn read_slots(
         &self,
         entry: &JobEntry,
-        before: Option<TaskId>,
+        after: Option<TaskId>,
+        descending: bool,
         slots: Vec<&mut SlotReader>,
     ) -> Result<(), StoreError> {
         let reads = slots
             .into_iter()
-            .map(|slot| Box::pin(self.read_slot(entry, before, slot)));
+            .map(|slot| Box::pin(self.read_slot(entry, after, descending, slot)));
         let reads: Vec<_> = reads.collect();
         let mut reading = stream::iter(reads).buffer_unordered(CONCURRENT_READS);
         while reading.try_next().await?.is_some() {}
@@ -123,19 +136,22 @@ impl DynamoStore {
     async fn read_slot(
         &self,
         entry: &JobEntry,
-        before: Option<TaskId>,
+        after: Option<TaskId>,
+        descending: bool,
         slot: &mut SlotReader,
     ) -> Result<(), StoreError> {
         let partitions = &entry.partitions;
         let context = CallContext::of_job(partitions.job.as_str(), "list");
         let partition = partitions.tasks(slot.number);
-        let range = before.map_or(SortRange::All, |id| {
-            SortRange::Below(attr::bytes(id.as_bytes()))
+        let range = after.map_or(SortRange::All, |id| match descending {
+            true => SortRange::Below(attr::bytes(id.as_bytes())),
+            // Behind the blobs of the task.
+            false => SortRange::From(attr::bytes(following(&id))),
         });
         let request = QueryRequest {
             partition: &partition,
             range,
-            newest_first: true,
+            newest_first: descending,
             limit: Some(slot.limit),
             after: slot.after.take(),
             consistent: true,
@@ -145,6 +161,8 @@ impl DynamoStore {
         slot.is_read = true;
         slot.after = page.next;
         slot.limit = (slot.limit * 2).min(1_000);
+        // In ascending order a task is complete when the next one begins.
+        let mut open: Option<(TaskId, Item)> = None;
         for item in page.items {
             let key = get_bytes(&item, schema::SK)
                 .ok()
@@ -157,40 +175,69 @@ impl DynamoStore {
                 slot.blobs.extend(blobs::blob_of(&item));
                 continue;
             }
-            let blobs = std::mem::take(&mut slot.blobs);
-            // Usually all blobs were read before their task; a missing one is fetched.
-            let row = self.decode_with_blobs(context, partitions, &id, item, blobs, false);
-            let task = match row.await {
-                Ok(Some(row)) => Some(row.task),
-                Ok(None) => self
-                    .load(context, partitions, &id)
-                    .await?
-                    .map(|row| Arc::unwrap_or_clone(row).task),
-                Err(StoreError::Corrupt(_)) => None,
-                Err(error) => return Err(error),
+            let complete = match descending {
+                true => Some((id, item)),
+                false => open.replace((id, item)),
             };
-            slot.buffered.push_back((id, task.map(Box::new)));
+            if let Some((id, item)) = complete {
+                self.buffer(context, entry, slot, id, item).await?;
+            }
         }
+        if let Some((id, item)) = open {
+            self.buffer(context, entry, slot, id, item).await?;
+        }
+        Ok(())
+    }
+
+    /// Decodes a task with the blobs that were read. Usually these are all; a missing one is fetched.
+    async fn buffer(
+        &self,
+        context: CallContext<'_>,
+        entry: &JobEntry,
+        slot: &mut SlotReader,
+        id: TaskId,
+        item: Item,
+    ) -> Result<(), StoreError> {
+        let partitions = &entry.partitions;
+        let blobs = std::mem::take(&mut slot.blobs);
+        let row = self.decode_with_blobs(context, partitions, &id, item, blobs, false);
+        let task = match row.await {
+            Ok(Some(row)) => Some(row.task),
+            Ok(None) => self
+                .load(context, partitions, &id)
+                .await?
+                .map(|row| Arc::unwrap_or_clone(row).task),
+            Err(StoreError::Corrupt(_)) => None,
+            Err(error) => return Err(error),
+        };
+        slot.buffered.push_back((id, task.map(Box::new)));
         Ok(())
     }
 }
 
-fn cursor(id: &TaskId) -> Arc<str> {
-    format!("{CURSOR_PREFIX}{id}").into()
+fn cursor(id: &TaskId, descending: bool) -> Arc<str> {
+    format!("{}{id}", prefix(descending)).into()
 }
 
-fn parse_cursor(text: &str) -> Result<TaskId, StoreError> {
-    let id = text.strip_prefix(CURSOR_PREFIX).map(TaskId::parse);
+fn parse_cursor(text: &str, descending: bool) -> Result<TaskId, StoreError> {
+    let id = text.strip_prefix(prefix(descending)).map(TaskId::parse);
     match id {
         Some(Ok(id)) => Ok(id),
         _ => Err(StoreError::Invalid(
-            "cursor was not made by this store".into(),
+            "cursor was not made by a list in this order".into(),
         )),
     }
 }
 
+/// The id behind this one.
+fn following(id: &TaskId) -> [u8; 16] {
+    u128::from_be_bytes(*id.as_bytes())
+        .saturating_add(1)
+        .to_be_bytes()
+}
+
 /// Whether a task matches the filters of a query.
-fn matches(task: &Task, query: &ListQuery) -> bool {
+pub(crate) fn matches(task: &Task, query: &ListQuery) -> bool {
     let options = task.options.as_deref();
     let is = |wanted: &Option<Arc<str>>, found: Option<&Arc<str>>| {
         wanted.as_ref().is_none_or(|wanted| found == Some(wanted))
@@ -217,7 +264,11 @@ mod tests {
     #[test]
     fn a_cursor_is_parsed_and_a_foreign_one_refused() {
         let id = TaskId::from_bytes([9; 16]);
-        assert_eq!(parse_cursor(&cursor(&id)).ok(), Some(id));
+        for descending in [true, false] {
+            let text = cursor(&id, descending);
+            assert_eq!(parse_cursor(&text, descending).ok(), Some(id));
+            assert!(parse_cursor(&text, !descending).is_err());
+        }
         for foreign in [
             "",
             "d1.",
@@ -225,7 +276,7 @@ mod tests {
             "17",
             &id.to_string(),
         ] {
-            assert!(parse_cursor(foreign).is_err(), "{foreign}");
+            assert!(parse_cursor(foreign, true).is_err(), "{foreign}");
         }
     }
 }

@@ -303,9 +303,18 @@ impl TaskStore for SqliteStore {
 
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError> {
         let entry = self.entry(&query.job)?;
-        let before = reader::parse_cursor(query.cursor.as_deref())?;
+        let (cursor, descending) = (query.cursor.as_deref(), query.order.is_descending());
+        // At most one task has a key, so its list needs no order.
+        if query.order.is_by_due_time() && query.key.is_none() {
+            let after = reader::parse_due_cursor(cursor, descending)?;
+            return self
+                .reader()?
+                .call(move |db| reader::list_due(db, &entry, &query, after))
+                .await;
+        }
+        let after = reader::parse_cursor(cursor, descending)?;
         self.reader()?
-            .call(move |db| reader::list(db, &entry, &query, before))
+            .call(move |db| reader::list(db, &entry, &query, after))
             .await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_domain::{Due, JobName, TaskId, TaskOptions, Timestamp};
-use dueline_ports::{Create, ListQuery, StoreError, TaskStore as _};
+use dueline_ports::{Create, ListOrder, ListQuery, StoreError, TaskStore as _};
 use dueline_store_sqlite::{SqliteOptions, SqliteStore};
 
 use self::kit::{create, with_job};
@@ -111,4 +111,30 @@ async fn a_rare_task_is_found_through_empty_pages_that_have_a_cursor() {
         let found: Vec<_> = second.tasks.iter().map(|task| task.id).collect();
         assert_eq!((found, second.next), (vec![id], None), "{query:?}");
     }
+}
+
+#[tokio::test]
+async fn f_024_a_list_by_due_time_goes_on_behind_more_entries_than_one_page_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, id) = store(&folder).await;
+    let mut query = ListQuery {
+        order: ListOrder::DueFirst,
+        states: ListOrder::WITH_DUE_TIME.to_vec(),
+        ..of_job()
+    };
+    // The other tasks are enqueued, and their entries come first.
+    let first = store.list(query.clone()).await.unwrap();
+    assert!(first.tasks.is_empty() && first.next.is_some());
+    query.cursor = first.next;
+    let second = store.list(query.clone()).await.unwrap();
+    let found: Vec<_> = second.tasks.iter().map(|task| task.id).collect();
+    assert_eq!((found, second.next), (vec![id], None));
+    let last_first = ListQuery {
+        order: ListOrder::DueLast,
+        cursor: None,
+        ..query
+    };
+    let page = store.list(last_first).await.unwrap();
+    let found: Vec<_> = page.tasks.iter().map(|task| task.id).collect();
+    assert_eq!(found, [id]);
 }

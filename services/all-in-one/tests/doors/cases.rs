@@ -98,6 +98,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(schedules::schedules());
     cases.extend(board::board());
     cases.extend(board::watches());
+    cases.extend(board::orders());
     cases
 }
 

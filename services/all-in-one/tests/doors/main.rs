@@ -9,6 +9,7 @@ mod fair_share;
 mod families;
 mod looks;
 mod node;
+mod orders;
 mod redrive;
 mod results;
 mod schedules;

@@ -6,7 +6,7 @@ use dueline_api::{
     ApiError, ErrorReason, check::PAGE_LEN_DEFAULT, operation::NEXT_DEFAULT, v1::Time,
 };
 use dueline_domain::{JobName, ScheduleName, StateKind, TaskId, Timestamp};
-use dueline_ports::ListQuery;
+use dueline_ports::{ListOrder, ListQuery};
 use http::Uri;
 
 /// The parameters of a call, in order.
@@ -110,6 +110,15 @@ impl Query {
             .map_err(|error| ApiError::invalid(name, ErrorReason::InvalidValue, error))
     }
 
+    /// `order`.
+    fn order(&self) -> Result<ListOrder, ApiError> {
+        let order = self.get("order").map(str::parse).transpose();
+        let order = order.map_err(|message: String| {
+            ApiError::invalid("order", ErrorReason::InvalidValue, message)
+        })?;
+        Ok(order.unwrap_or_default())
+    }
+
     /// The tasks that a list asks for; `None` when no task can be among them.
     pub(super) fn list(&self, job: JobName) -> Result<Option<ListQuery>, ApiError> {
         let states: BTreeSet<StateKind> = self
@@ -144,6 +153,7 @@ impl Query {
             due_from: self.time("due_from")?,
             due_before: self.time("due_before")?,
             schedule: self.schedule("schedule")?,
+            order: self.order()?,
             cursor: text("cursor"),
             limit: self.limit(),
             ..ListQuery::of(job)

@@ -1,7 +1,7 @@
 //! Lists of tasks.
 
 use dueline_domain::JobName;
-use dueline_ports::ListQuery;
+use dueline_ports::{ListOrder, ListQuery};
 
 use super::field::short_text;
 use crate::{ApiError, ErrorReason};
@@ -22,21 +22,36 @@ pub fn page(cursor: Option<&str>, limit: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Checks what a list asks for.
-pub fn list_query(query: &ListQuery) -> Result<(), ApiError> {
+/// Checks what a list asks for. A list by due time that names no states is one of all states that have this order.
+pub fn list_query(query: &mut ListQuery) -> Result<(), ApiError> {
     // Destructured without `..`, so that a new field does not compile before it is checked or listed here.
     let ListQuery {
         job: _,
-        states: _,
+        states,
         tag,
         name,
         key,
         due_from: _,
         due_before: _,
         schedule: _,
+        order,
         cursor,
         limit,
     } = query;
+    if order.is_by_due_time() {
+        if states.is_empty() {
+            states.extend(ListOrder::WITH_DUE_TIME);
+        }
+        let other = states
+            .iter()
+            .find(|state| !ListOrder::WITH_DUE_TIME.contains(state));
+        if let Some(state) = other {
+            let message = format!(
+                "only new and retriable tasks have an order by due time; leave out state {state}, or list by posted"
+            );
+            return Err(ApiError::invalid("order", ErrorReason::NoDueOrder, message));
+        }
+    }
     for (field, text) in [
         ("tag", tag),
         ("name", name),

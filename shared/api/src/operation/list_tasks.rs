@@ -16,7 +16,7 @@ impl Operation for ListTasks {
     const WRITES: bool = false;
 
     fn check(&mut self) -> Result<(), ApiError> {
-        check::list_query(&self.0)
+        check::list_query(&mut self.0)
     }
 }
 

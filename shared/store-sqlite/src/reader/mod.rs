@@ -4,6 +4,7 @@ mod due;
 mod families;
 mod lanes;
 mod list;
+mod list_due;
 mod schedules;
 mod tasks;
 
@@ -21,6 +22,7 @@ pub(crate) use self::{
     families::{edges, open_children},
     lanes::lanes,
     list::{list, parse_cursor},
+    list_due::{list_due, parse_cursor as parse_due_cursor},
     schedules::{due_schedules, schedule, schedules},
     tasks::{get, owned, ready, stats, workers},
 };

@@ -3,7 +3,8 @@
 use dueline_api::operation::{
     ClaimTask, DropTasks, ExplainTask, GetLease, GetRuns, GetScheduling, ReadChanges, WaitAny,
 };
-use dueline_domain::{ClaimLifetime, WorkerId};
+use dueline_domain::{ClaimLifetime, StateKind, WorkerId};
+use dueline_ports::ListOrder;
 
 use super::*;
 
@@ -43,6 +44,25 @@ fn changes(job: &str, cursor: Option<&str>, limit: usize) -> ReadChanges {
         wait: Duration::ZERO,
         limit,
     }
+}
+
+fn list(order: ListOrder, states: &[StateKind]) -> ListTasks {
+    ListTasks(ListQuery {
+        order,
+        states: states.to_vec(),
+        ..ListQuery::of(JobName::parse("mail").unwrap())
+    })
+}
+
+pub(super) fn orders() -> Vec<Case> {
+    let get = |path: &'static str| (Method::GET, path, None);
+    let ended = [StateKind::New, StateKind::Failed];
+    vec![case(
+        "a list by due time of tasks that have ended",
+        ("no_due_order", Some("order")),
+        get("jobs/mail/tasks?order=-due&state=new,failed"),
+        ask!(frontend => frontend.call(&call(), list(ListOrder::DueLast, &ended))),
+    )]
 }
 
 pub(super) fn watches() -> Vec<Case> {

@@ -3,6 +3,7 @@
 use comfy_table::Cell;
 use dueline_api::v1::{TaskPage, TaskView, Time};
 use dueline_domain::{JobName, ScheduleName, StateKind};
+use dueline_ports::ListOrder;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -24,7 +25,8 @@ const EXAMPLES: &str = "\
 Examples:
   dueline task list greet --state failed --state trashed
   dueline task list greet --tag demo --limit 1000 --json
-  dueline task list greet --claimable --ids";
+  dueline task list greet --claimable --ids
+  dueline task list greet --order due --limit 10";
 
 /// Lists the tasks of a job.
 #[derive(Debug, clap::Args)]
@@ -72,6 +74,15 @@ pub struct List {
     /// Only tasks that this schedule has created
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
+
+    /// Order: posted, -posted, due, -due; with a hyphen the latest first. By due time only tasks that wait for it
+    #[arg(
+        long,
+        value_name = "ORDER",
+        allow_hyphen_values = true,
+        default_value = "-posted"
+    )]
+    order: ListOrder,
 
     /// Most tasks to list
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -148,6 +159,7 @@ impl List {
                 "schedule",
                 self.schedule.as_ref().map(|schedule| schedule.to_string()),
             ),
+            ("order", Some(self.order.to_string())),
             ("cursor", self.cursor.clone()),
         ];
         query.extend(

@@ -34,7 +34,7 @@ pub enum Command {
     Get(get::Get),
     /// Say why a task is not running, and what lets it go on
     Explain(explain::Explain),
-    /// List the tasks of a job, newest first
+    /// List the tasks of a job, newest first unless --order says otherwise
     List(list::List),
     /// Show a task with everything that waits for it
     Tree(tree::Tree),

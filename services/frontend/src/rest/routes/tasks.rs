@@ -85,7 +85,9 @@ async fn submit(
     Ok(response)
 }
 
-/// List the tasks of a job, newest first
+/// List the tasks of a job
+///
+/// Newest first when no order is named. By due time only `new` and `retriable` tasks are listed, which wait for their time.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/tasks", tag = "tasks", operation_id = "list_tasks",
     params(
@@ -98,6 +100,7 @@ async fn submit(
         ("due_from" = Option<String>, Query, description = "Only first due at or after this time"),
         ("due_before" = Option<String>, Query, description = "Only first due before this time"),
         ("schedule" = Option<String>, Query, description = "Only created by this schedule"),
+        ("order" = Option<String>, Query, description = "`posted` or `-posted`, `due` or `-due`; with a hyphen the latest first"),
         ("limit" = Option<u32>, Query, description = "Most tasks on a page: 1 to 1000, 100 when absent"),
         ("cursor" = Option<String>, Query, description = "`next` of the previous page"),
     ),
@@ -112,7 +115,7 @@ async fn list(
     OfJob(name): OfJob,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    const KNOWN: [&str; 10] = [
+    const KNOWN: [&str; 11] = [
         "state",
         "status",
         "tag",
@@ -121,6 +124,7 @@ async fn list(
         "due_from",
         "due_before",
         "schedule",
+        "order",
         "limit",
         "cursor",
     ];

@@ -7,6 +7,8 @@ use dueline_domain::{
     RunningCancel, StateKind, TaskEnd, TriggerOn,
 };
 
+use dueline_ports::ListOrder;
+
 use crate::{ApiError, ErrorKind, ErrorReason, grpc::proto};
 
 /// The value of an enum's number.
@@ -49,6 +51,8 @@ enums! {
         [Succeeded, Retriable, Fatal, Lost, Abandoned, Cancelled, Trashed];
     TriggerOn = TriggerOn, unspecified: Some(TriggerOn::Success), fn trigger_on,
         [Success, Failure, Always];
+    ListOrder = ListOrder, unspecified: Some(ListOrder::Newest), fn list_order,
+        [Newest, Oldest, DueFirst, DueLast];
     ChangeKind = ChangeKind, unspecified: None, fn change_kind,
         [Posted, Changed, Ended, Removed];
     TaskEnd = TaskEnd, unspecified: None, fn task_end,

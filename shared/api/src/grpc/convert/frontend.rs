@@ -24,6 +24,7 @@ impl From<ListQuery> for proto::ListTasksRequest {
             due_from_ms: query.due_from.map(Timestamp::millis),
             due_before_ms: query.due_before.map(Timestamp::millis),
             schedule: query.schedule.map(|schedule| schedule.to_string()),
+            order: proto::ListOrder::from(query.order).into(),
             cursor: field::string_opt(query.cursor),
             limit: field::count(query.limit),
         }
@@ -50,6 +51,7 @@ impl TryFrom<proto::ListTasksRequest> for ListQuery {
                 .schedule
                 .map(|schedule| field::schedule_name("schedule", &schedule))
                 .transpose()?,
+            order: enums::list_order("order", request.order)?,
             cursor: field::text_opt(request.cursor),
             limit,
         })

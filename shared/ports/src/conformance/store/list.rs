@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use dueline_domain::{Event, NewTask, StateKind, TaskId, TaskOptions};
+use dueline_domain::{
+    Event, Modification, NewTask, Priority, StateKind, Task, TaskId, TaskOptions,
+};
 
-use super::kit::{StoreKit, at, fatal, ids, job, job_name};
-use crate::{ListQuery, Store, StoreError};
+use super::kit::{StoreKit, at, fatal, ids, job, job_name, retriable};
+use crate::{ListOrder, ListQuery, Rng as _, Store, StoreError};
 
 fn of_mail() -> ListQuery {
     ListQuery::of(job_name("mail"))
@@ -49,6 +51,119 @@ pub async fn f_024_the_newest_task_is_listed_first(store: Arc<dyn Store>) {
     for limit in [1, 4, 11, 12, 13] {
         let paged = kit.list_by(&of_mail(), limit).await;
         assert_eq!(paged, expected, "pages of {limit}");
+    }
+}
+
+pub async fn f_024_the_oldest_task_is_listed_first_on_request(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut expected = Vec::new();
+    for n in 0..7 {
+        // A later submit may be due earlier, and large payloads are stored apart.
+        let task = NewTask {
+            payload: vec![7; 3_000].into(),
+            ..kit.task_due(1_000 - n)
+        };
+        expected.push(kit.create(n, task).await);
+    }
+    let batch = (0..5).map(|_| kit.new_task()).collect();
+    expected.extend(kit.create_all(7, batch).await);
+    let oldest = kit.trigger(2_000, &expected[0]).await;
+    expected[0] = kit.run(2_000, &oldest, "w").await;
+    let query = ListQuery {
+        order: ListOrder::Oldest,
+        ..of_mail()
+    };
+    for limit in [1, 4, 11, 12, 13, 100] {
+        let paged = kit.list_by(&query, limit).await;
+        assert_eq!(paged, expected, "pages of {limit}");
+    }
+}
+
+pub async fn f_024_tasks_that_wait_are_listed_by_due_time(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    let mut expected = Vec::new();
+    // In no order, of several priorities, some of them due at the same time.
+    for n in [5, 2, 9, 2, 7, 0, 4, 9, 1] {
+        let task = NewTask {
+            priority: Priority::new((n % 3) * 100).expect("a priority"),
+            ..kit.task_due(10_000 + n * 1_000)
+        };
+        expected.push(kit.create(n, task).await);
+    }
+    // A user has moved one, by less than the hints of an index follow.
+    let moved = Event::Modify {
+        change: Modification {
+            run_at: Some(at(13_500)),
+            ..Modification::default()
+        },
+        token: kit.rng.token(),
+    };
+    expected[5] = kit.apply(50, &expected[5], moved).await;
+    // One waits for its next try.
+    let failing = kit.create(60, kit.new_task()).await;
+    let failing = kit.run(60, &failing, "w").await;
+    let failing = kit.finish(60, &failing, retriable("later")).await;
+    assert_eq!(failing.kind(), StateKind::Retriable);
+    expected.push(failing);
+    // Others are in the index, too.
+    for n in 0..3 {
+        kit.create(70 + n, kit.new_task()).await;
+    }
+    kit.succeeded(80).await;
+    let due = |task: &Task| task.trigger_at().expect("a time");
+    for order in [ListOrder::DueFirst, ListOrder::DueLast] {
+        let query = ListQuery {
+            order,
+            states: ListOrder::WITH_DUE_TIME.to_vec(),
+            ..of_mail()
+        };
+        let all = kit.list_by(&query, 100).await;
+        let mut times: Vec<_> = expected.iter().map(due).collect();
+        times.sort_unstable();
+        if order.is_descending() {
+            times.reverse();
+        }
+        assert_eq!(all.iter().map(due).collect::<Vec<_>>(), times, "{order}");
+        let (mut found, mut wanted) = (ids(&all), ids(&expected));
+        found.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+        for limit in [1, 3, 9, 10, 11] {
+            let paged = kit.list_by(&query, limit).await;
+            assert_eq!(ids(&paged), ids(&all), "pages of {limit}, {order}");
+        }
+        let only_new = ListQuery {
+            states: vec![StateKind::New],
+            ..query
+        };
+        assert_eq!(kit.list_by(&only_new, 2).await.len(), 9);
+    }
+}
+
+pub async fn f_024_a_cursor_belongs_to_its_order(store: Arc<dyn Store>) {
+    let kit = StoreKit::new(store).await;
+    for n in 0..4 {
+        kit.create(n, kit.task_due(10_000 + n)).await;
+    }
+    let query = |order: ListOrder| ListQuery {
+        order,
+        states: ListOrder::WITH_DUE_TIME.to_vec(),
+        limit: 2,
+        ..of_mail()
+    };
+    for order in ListOrder::ALL {
+        let page = kit.store.list(query(order)).await.expect("a page");
+        for other in ListOrder::ALL {
+            let query = ListQuery {
+                cursor: page.next.clone(),
+                ..query(other)
+            };
+            match kit.store.list(query).await {
+                Ok(page) => assert!(other == order && page.tasks.len() == 2),
+                Err(StoreError::Invalid(_)) => assert_ne!(other, order),
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 }
 

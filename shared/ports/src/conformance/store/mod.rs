@@ -184,6 +184,9 @@ macro_rules! store_conformance {
             owned_tasks_are_returned_by_worker
             a_job_without_tasks_has_an_empty_list
             f_024_the_newest_task_is_listed_first
+            f_024_the_oldest_task_is_listed_first_on_request
+            f_024_tasks_that_wait_are_listed_by_due_time
+            f_024_a_cursor_belongs_to_its_order
             paging_is_stable_while_tasks_are_added
             a_foreign_cursor_is_refused
             a_list_can_be_filtered_by_state

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery, DueTask,
-    JobStats, Lane, LanePage, LaneQuery, ListQuery, OwnedTask, Page, Pruned, Share, StoreError,
-    TaskStore,
+    JobStats, Lane, LanePage, LaneQuery, ListOrder, ListQuery, OwnedTask, Page, Pruned, Share,
+    StoreError, TaskStore,
 };
 
 #[async_trait]
@@ -223,38 +223,71 @@ fn owned(task: &Task) -> Option<OwnedTask> {
     })
 }
 
+/// Where a task stands in a list: its due time in an order by due time, and its number in submit order.
+type Position = (i64, u64);
+
 fn list(contents: &MemoryContents, query: &ListQuery) -> Result<Page, StoreError> {
-    let before = match &query.cursor {
-        Some(cursor) => parse_cursor(cursor)?,
-        None => u64::MAX,
-    };
+    let after = query.cursor.as_deref();
+    let after = after.map(|text| parse_cursor(text, query)).transpose()?;
     let mut page = Page::default();
     let Some(index) = contents.indexes.get(&query.job) else {
         return Ok(page);
     };
-    let newest_first = index.by_seq.range(..before).rev();
-    let mut matching = newest_first
-        .filter_map(|(_, id)| contents.tasks.get(id))
-        .filter(|stored| matches_query(&stored.task, query))
-        .filter(|stored| {
-            let key = query.key.as_ref();
-            key.is_none_or(|key| index.by_key.get(key) == Some(&stored.task.id))
+    let has_key = |task: &Task| {
+        let key = query.key.as_ref();
+        key.is_none_or(|key| index.by_key.get(key) == Some(&task.id))
+    };
+    let stored = index.by_seq.values();
+    let stored = stored.filter_map(|id| contents.tasks.get(id));
+    let matching = stored.filter(|stored| {
+        matches_query(&stored.task, query)
+            && has_key(&stored.task)
+            && (!query.order.is_by_due_time()
+                || ListOrder::WITH_DUE_TIME.contains(&stored.task.kind()))
+    });
+    let position = |stored: &StoredTask| -> Position {
+        let due = stored
+            .task
+            .trigger_at()
+            .filter(|_| query.order.is_by_due_time());
+        (due.map_or(0, Timestamp::millis), stored.seq)
+    };
+    let mut matching: Vec<(Position, &Task)> = matching
+        .map(|stored| (position(stored), &stored.task))
+        .collect();
+    matching.sort_unstable_by_key(|(position, _)| *position);
+    if query.order.is_descending() {
+        matching.reverse();
+    }
+    let is_later = |position: &Position| {
+        after.is_none_or(|after| match query.order.is_descending() {
+            true => *position < after,
+            false => *position > after,
         })
+    };
+    let mut matching = matching
+        .into_iter()
+        .filter(|(position, _)| is_later(position))
         .peekable();
     while page.tasks.len() < query.limit {
-        let Some(StoredTask { task, seq }) = matching.next() else {
+        let Some(((at, seq), task)) = matching.next() else {
             break;
         };
         page.tasks.push(task.clone());
         let has_more = matching.peek().is_some();
-        page.next = has_more.then(|| Arc::from(format!("{seq:x}")));
+        page.next = has_more.then(|| Arc::from(format!("{}.{at:x}.{seq:x}", query.order)));
     }
     Ok(page)
 }
 
-fn parse_cursor(cursor: &str) -> Result<u64, StoreError> {
-    u64::from_str_radix(cursor, 16)
-        .map_err(|_| StoreError::Invalid("cursor is not from this store".into()))
+fn parse_cursor(cursor: &str, query: &ListQuery) -> Result<Position, StoreError> {
+    let parse = || {
+        let rest = cursor.strip_prefix(query.order.name())?.strip_prefix('.')?;
+        let (at, seq) = rest.split_once('.')?;
+        let at = i64::from_str_radix(at, 16).ok()?;
+        Some((at, u64::from_str_radix(seq, 16).ok()?))
+    };
+    parse().ok_or_else(|| StoreError::Invalid("cursor is not from this store and order".into()))
 }
 
 fn matches_query(task: &Task, query: &ListQuery) -> bool {
