@@ -8,6 +8,7 @@ mod health;
 #[cfg(feature = "network")]
 mod network;
 mod node;
+mod presence;
 #[cfg(feature = "network")]
 mod remote;
 mod running;

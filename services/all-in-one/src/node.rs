@@ -22,6 +22,7 @@ use crate::{
     config::{NodeConfig, Role},
     error::StartError,
     fleet,
+    presence::Presence,
     running::{Drained, RunningServices},
 };
 
@@ -35,6 +36,8 @@ pub struct Node {
     store: Arc<OpenedStore>,
     queue: OpenedQueue,
     recovered: usize,
+    /// The records of the services, if they are not renewed.
+    presence: Option<Presence>,
 }
 
 impl Node {
@@ -75,6 +78,19 @@ impl Node {
         };
 
         let mut running = RunningServices::default();
+        let shared = deps.store.is_shared();
+        let presence = Presence::of(&config.roles, shared, &*deps.clock);
+        let presence = if shared {
+            let (store, clock) = (deps.store.store.clone(), deps.clock.clone());
+            running.service("presence", |stop| async move {
+                presence.renew(store, clock, stop).await;
+                Ok(())
+            });
+            None
+        } else {
+            presence.enter(&*deps.store.store).await;
+            Some(presence)
+        };
         if has(Role::StatusController) {
             running.service("status controller", |stop| {
                 dueline_status_controller::run(status, stop)
@@ -99,6 +115,7 @@ impl Node {
             store: deps.store,
             queue: deps.queue,
             recovered,
+            presence,
         })
     }
 
@@ -160,6 +177,9 @@ impl Node {
     pub async fn stop(self, grace: Duration) -> Result<Drained, ServiceError> {
         let ended = self.running.stop(grace).await;
         self.frontend.drained().await;
+        if let Some(presence) = &self.presence {
+            presence.leave(&*self.store.store).await;
+        }
         ended
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use dueline_api::grpc::{self, Remote};
+use dueline_api::{
+    StatusController,
+    grpc::{self, Remote},
+};
 use dueline_controller::ControllerService;
 use dueline_executor::Executor;
 use dueline_ports::TaskQueue;
@@ -12,6 +15,7 @@ use crate::{
     config::WorkerConfig,
     error::StartError,
     network::BoundPort,
+    presence::register_controller,
     running::{Drained, RunningServices},
 };
 
@@ -71,17 +75,22 @@ impl RemoteController {
     /// Starts the controller, its executors, and the port for further executors.
     pub async fn start(config: ControllerConfig) -> Result<Self, StartError> {
         let status = Remote::status_of(&config.servers).map_err(StartError::Server)?;
+        let status: Arc<dyn StatusController> = Arc::new(status);
         let queue = open_queue(config.queue.as_deref(), &config.servers).await?;
         let port = BoundPort::bind(config.listen).await?;
         let controller = ControllerService::new(
             config.controller,
             dueline_controller::Deps {
                 queue,
-                status: Arc::new(status),
+                status: status.clone(),
                 jobs_changed: Arc::default(),
             },
         );
         let mut running = RunningServices::default();
+        running.service("presence", |stop| async move {
+            register_controller(status, stop).await;
+            Ok(())
+        });
         running.controller(controller.clone(), config.workers)?;
         if let Some(port) = port {
             let services = grpc::Services {

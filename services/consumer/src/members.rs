@@ -88,6 +88,7 @@ async fn heartbeat(
         embedded: false,
         started_at,
         seen_at: deps.clock.now(),
+        metadata: dueline_ports::Metadata::new(),
     };
     deps.store.put_workers(vec![record]).await?;
     deps.store.workers().await
@@ -164,6 +165,7 @@ mod tests {
             embedded: false,
             started_at: Timestamp::EPOCH,
             seen_at: Timestamp::clamped(seen_at),
+            metadata: dueline_ports::Metadata::new(),
         }
     }
 

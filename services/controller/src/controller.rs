@@ -15,7 +15,7 @@ use dueline_api::{
     Registration, Report, ReportAck,
 };
 use dueline_domain::{JobName, WorkerId};
-use dueline_ports::{Delivery, Receipt};
+use dueline_ports::{Delivery, ProcessKind, Receipt};
 use dueline_runtime::TaskGroup;
 use tokio::{
     sync::Notify,
@@ -291,7 +291,9 @@ impl Controller for ControllerService {
 
     async fn register_worker(&self, worker: Registration) -> Result<Registered, ApiError> {
         let registered = self.deps.status.register_worker(worker.clone()).await?;
-        self.subscriptions.register(&worker, registered.interval);
+        if worker.kind == ProcessKind::Executor {
+            self.subscriptions.register(&worker, registered.interval);
+        }
         Ok(registered)
     }
 

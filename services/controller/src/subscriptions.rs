@@ -229,6 +229,8 @@ mod tests {
             handlers: vec![Arc::from("exec")],
             concurrency,
             embedded: false,
+            kind: dueline_ports::ProcessKind::Executor,
+            metadata: dueline_ports::Metadata::new(),
         }
     }
 

@@ -90,6 +90,8 @@ impl Executor {
             handlers: deps.registry.kinds(),
             concurrency: config.concurrency,
             embedded: config.embedded,
+            kind: dueline_ports::ProcessKind::Executor,
+            metadata: dueline_ports::Metadata::new(),
         };
         let context = RunContext {
             reports,

@@ -11,7 +11,7 @@ use std::{
 
 use dueline_api::Registration;
 use dueline_domain::{Timestamp, WorkerId};
-use dueline_ports::WorkerRecord;
+use dueline_ports::{ProcessKind, WorkerRecord};
 use tokio::time::Instant;
 
 /// The workers that registered with this process, and those with a record in the store.
@@ -49,11 +49,12 @@ impl WorkerRegistry {
         let known = entries.get(&worker.worker);
         let record = WorkerRecord {
             id: worker.worker,
-            kind: "executor".into(),
+            kind: worker.kind.name().into(),
             jobs: worker.jobs,
             handlers: worker.handlers,
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            metadata: worker.metadata,
             started_at: known.map_or(now, |entry| entry.record.started_at),
             seen_at: now,
         };
@@ -109,9 +110,11 @@ impl WorkerRegistry {
     /// Workers whose registration was not renewed for `timeout`.
     pub(crate) fn expired(&self, timeout: Duration) -> Vec<WorkerRecord> {
         let entries = self.lock();
+        // The services of the process that owns the store live as long as this one, and renew nothing.
+        let lasts = |record: &WorkerRecord| record.embedded && !is_executor(record);
         let expired = entries
             .values()
-            .filter(|entry| entry.renewed_at.elapsed() >= timeout);
+            .filter(|entry| !lasts(&entry.record) && entry.renewed_at.elapsed() >= timeout);
         expired.map(|entry| entry.record.clone()).collect()
     }
 
@@ -120,9 +123,18 @@ impl WorkerRegistry {
     }
 }
 
+/// Whether a record is of a process that owns tasks.
+pub(crate) fn is_executor(record: &WorkerRecord) -> bool {
+    *record.kind == *ProcessKind::Executor.name()
+}
+
 fn is_same_but_for_time(old: &WorkerRecord, new: &WorkerRecord) -> bool {
     let details = |record: &WorkerRecord| (record.concurrency, record.embedded);
-    details(old) == details(new) && old.jobs == new.jobs && old.handlers == new.handlers
+    details(old) == details(new)
+        && old.jobs == new.jobs
+        && old.handlers == new.handlers
+        && old.kind == new.kind
+        && old.metadata == new.metadata
 }
 
 #[cfg(test)]
@@ -144,6 +156,8 @@ mod tests {
                 handlers: Vec::new(),
                 concurrency: 1,
                 embedded: false,
+                kind: ProcessKind::Executor,
+                metadata: dueline_ports::Metadata::new(),
             };
             registry.renew(registration, now, second);
         }

@@ -6,7 +6,7 @@ use dueline_api::{Registered, Registration};
 use dueline_domain::WorkerId;
 use dueline_ports::{StoreError, WorkerRecord};
 
-use crate::{StatusControllerService, metrics};
+use crate::{StatusControllerService, metrics, worker_registry::is_executor};
 
 /// Shortest time between two writes of one worker's record.
 const STORE_EVERY_MIN: Duration = Duration::from_secs(4);
@@ -74,7 +74,9 @@ impl StatusControllerService {
     }
 
     async fn remove_expired(&self, record: &WorkerRecord) -> Result<(), StoreError> {
-        if record.embedded {
+        if !is_executor(record) {
+            // It owns no tasks.
+        } else if record.embedded {
             self.reclaim_all(&record.id).await?;
         } else {
             self.silent.add(&record.id);

@@ -290,6 +290,8 @@ wire_enum! {
     UnknownHandler = "unknown_handler",
     /// There is no such job.
     UnknownJob = "unknown_job",
+    /// No process is of this kind.
+    UnknownKind = "unknown_kind",
     /// There is no such name.
     UnknownName = "unknown_name",
     /// The parent does not exist.

@@ -9,7 +9,7 @@ use dueline_domain::{
     Event, Handler, Job, JobName, Outcome, StateKind, Task, TaskId, TaskRef, Timestamp, Token,
     Weight, WorkerId, WriteId,
 };
-use dueline_ports::{Command, Rng};
+use dueline_ports::{Command, Metadata, ProcessKind, Rng};
 
 use crate::{ApiError, PredecessorResult};
 
@@ -91,6 +91,10 @@ pub struct Registration {
     pub concurrency: u32,
     /// Whether it lives in the server's own process.
     pub embedded: bool,
+    /// What it is. Only executors get tasks.
+    pub kind: ProcessKind,
+    /// What it says about itself.
+    pub metadata: Metadata,
 }
 
 /// Answer to a sign of life.

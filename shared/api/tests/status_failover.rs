@@ -166,6 +166,8 @@ fn registration() -> Registration {
         handlers: Vec::new(),
         concurrency: 1,
         embedded: false,
+        kind: dueline_ports::ProcessKind::Executor,
+        metadata: dueline_ports::Metadata::new(),
     }
 }
 

@@ -12,6 +12,7 @@ mod families;
 mod lanes;
 mod list_order;
 mod places;
+mod process_kind;
 mod queue;
 mod quotas;
 mod schedules;
@@ -29,6 +30,7 @@ pub use families::{Edge, EdgePage, EdgeQuery, FamilyStore, StoredEdge};
 pub use lanes::{Lane, LanePage, LaneQuery};
 pub use list_order::ListOrder;
 pub use places::{LocalPlaces, PlaceRequest, Places, RunningCounts, TakePlaces};
+pub use process_kind::{Metadata, ProcessKind};
 pub use queue::{Delivery, Depth, QueueError, Receipt, RefillDemand, TaskQueue};
 pub use quotas::{LocalQuotas, QuotaSwap, QuotaWrite};
 pub use schedules::{

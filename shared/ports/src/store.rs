@@ -9,8 +9,8 @@ use dueline_domain::{
 };
 
 use crate::{
-    ChangePage, ChangeQuery, FamilyStore, LanePage, LaneQuery, ListOrder, Places, QuotaSwap,
-    QuotaWrite, ScheduleStore, Share, TakePlaces,
+    ChangePage, ChangeQuery, FamilyStore, LanePage, LaneQuery, ListOrder, Metadata, Places,
+    QuotaSwap, QuotaWrite, ScheduleStore, Share, TakePlaces,
 };
 
 /// Everything a backend stores.
@@ -155,7 +155,7 @@ pub trait WorkerStore: Send + Sync + 'static {
     async fn remove_workers(&self, ids: Vec<WorkerId>) -> Result<(), StoreError>;
 }
 
-/// A worker process, by incarnation.
+/// A process that has registered, by incarnation. Most are executors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRecord {
     /// Name and incarnation.
@@ -170,6 +170,8 @@ pub struct WorkerRecord {
     pub concurrency: u32,
     /// Whether the worker runs inside the process that owns the store. It is gone when that process is gone.
     pub embedded: bool,
+    /// What it says about itself.
+    pub metadata: Metadata,
     /// When the worker registered.
     pub started_at: Timestamp,
     /// When the worker last registered or sent a heartbeat.

@@ -4,7 +4,7 @@ mod family;
 mod schedule;
 mod unique;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dueline_domain::{
     Backoff, Effect, FairShare, Firing, Handler, History, Job, JobName, Overrides, Owed, Policy,
@@ -495,6 +495,8 @@ struct StoredWorker {
     handlers: Vec<Arc<str>>,
     concurrency: u32,
     embedded: bool,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<Arc<str>, Arc<str>>,
     started_at: i64,
     seen_at: i64,
 }
@@ -507,6 +509,7 @@ pub fn worker_to_json(worker: &WorkerRecord) -> String {
         handlers: worker.handlers.clone(),
         concurrency: worker.concurrency,
         embedded: worker.embedded,
+        metadata: worker.metadata.clone(),
         started_at: worker.started_at.millis(),
         seen_at: worker.seen_at.millis(),
     };
@@ -528,6 +531,7 @@ pub fn worker_from_json(id: &str, json: &str) -> Result<WorkerRecord, RecordErro
         handlers: stored.handlers,
         concurrency: stored.concurrency,
         embedded: stored.embedded,
+        metadata: stored.metadata,
         started_at: Timestamp::clamped(stored.started_at),
         seen_at: Timestamp::clamped(stored.seen_at),
     })

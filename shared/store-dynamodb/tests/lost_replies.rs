@@ -244,6 +244,7 @@ async fn unprocessed_items_of_batches_are_processed_in_the_end() {
         embedded: false,
         started_at: at(0),
         seen_at: at(0),
+        metadata: dueline_ports::Metadata::new(),
     };
     connection.fault("BatchWriteItem", 2, Fault::LeaveUnprocessed);
     driver

@@ -10,6 +10,7 @@ mod families;
 mod looks;
 mod node;
 mod orders;
+mod processes;
 mod redrive;
 mod results;
 mod schedules;

@@ -273,5 +273,6 @@ fn worker(kind: &str) -> WorkerRecord {
         embedded: false,
         started_at: now,
         seen_at: now,
+        metadata: dueline_ports::Metadata::new(),
     }
 }

@@ -84,6 +84,11 @@ impl Query {
             .map_or(NEXT_DEFAULT, |text| text.parse().unwrap_or(usize::MAX))
     }
 
+    /// `kind`.
+    pub(super) fn kind(&self) -> Option<&str> {
+        self.get("kind")
+    }
+
     /// The name of a schedule.
     pub(super) fn schedule(&self, name: &'static str) -> Result<Option<ScheduleName>, ApiError> {
         self.get(name)

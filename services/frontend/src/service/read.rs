@@ -74,8 +74,9 @@ impl Serve for GetRuns {
 impl Serve for ListWorkers {
     async fn serve(self, inner: &Inner, _: &Call) -> Result<Vec<WorkerRecord>, ApiError> {
         let mut workers = inner.deps.store.workers().await?;
-        // Other processes of a fleet have records of their own.
-        workers.retain(|worker| &*worker.kind == "executor");
+        if let Some(kind) = self.kind {
+            workers.retain(|worker| &*worker.kind == kind.name());
+        }
         Ok(workers)
     }
 }

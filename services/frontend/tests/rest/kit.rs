@@ -347,11 +347,12 @@ impl Controller for DirectWork {
         let now = self.clock.now();
         let record = WorkerRecord {
             id: worker.worker,
-            kind: "executor".into(),
+            kind: worker.kind.name().into(),
             jobs: worker.jobs,
             handlers: worker.handlers,
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            metadata: worker.metadata,
             started_at: now,
             seen_at: now,
         };

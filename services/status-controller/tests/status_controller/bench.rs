@@ -241,6 +241,8 @@ pub(crate) fn registration(name: &str, embedded: bool) -> Registration {
         handlers: vec!["exec".into()],
         concurrency: 4,
         embedded,
+        kind: dueline_ports::ProcessKind::Executor,
+        metadata: dueline_ports::Metadata::new(),
     }
 }
 

@@ -117,6 +117,7 @@ async fn f_115_a_worker_is_listed_with_its_details() {
         embedded: true,
         started_at: now,
         seen_at: now,
+        metadata: dueline_ports::Metadata::new(),
     };
     assert_eq!(only_record(&bench).await, expected);
 }

@@ -1,12 +1,36 @@
-//! Returns the registered workers.
+//! Returns the registered workers, or other registered processes.
 
-use dueline_ports::WorkerRecord;
+use dueline_ports::{ProcessKind, WorkerRecord};
 
 use super::Operation;
 
-/// Returns the registered workers.
+/// Returns the processes that are registered: the executors, or those of another kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListWorkers;
+pub struct ListWorkers {
+    /// Of this kind; `None` for every kind.
+    pub kind: Option<ProcessKind>,
+}
+
+impl Default for ListWorkers {
+    fn default() -> Self {
+        let kind = Some(ProcessKind::Executor);
+        Self { kind }
+    }
+}
+
+impl ListWorkers {
+    /// Stands for every kind.
+    pub const ALL: &str = "all";
+
+    /// What a name asks for: a kind, [`Self::ALL`], or executors without a name.
+    pub fn of_kind(name: Option<&str>) -> Result<Self, crate::ApiError> {
+        let kind = match name {
+            Some(Self::ALL) => None,
+            name => Some(crate::check::process_kind(name)?),
+        };
+        Ok(Self { kind })
+    }
+}
 
 impl Operation for ListWorkers {
     type Output = Vec<WorkerRecord>;
@@ -26,12 +50,13 @@ mod grpc {
         type Request = proto::ListWorkersRequest;
         type Response = proto::ListWorkersResponse;
 
-        fn from_request(_: Self::Request, _: &RequestDefaults) -> Result<Self, ApiError> {
-            Ok(Self)
+        fn from_request(request: Self::Request, _: &RequestDefaults) -> Result<Self, ApiError> {
+            Self::of_kind(Some(&request.kind))
         }
 
         fn into_request(self) -> Self::Request {
-            proto::ListWorkersRequest {}
+            let kind = self.kind.map_or(Self::ALL, ProcessKind::name);
+            proto::ListWorkersRequest { kind: kind.into() }
         }
 
         fn into_response(workers: Vec<WorkerRecord>) -> Self::Response {

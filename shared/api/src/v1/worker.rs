@@ -1,9 +1,9 @@
 //! Workers that ask for work.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use dueline_domain::{JobName, WorkerId};
-use dueline_ports::WorkerRecord;
+use dueline_ports::{ProcessKind, WorkerRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -104,13 +104,25 @@ pub struct WorkerRegistration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub concurrency: Option<u32>,
+    /// What it is: `executor` when absent, `controller`, `consumer`, `frontend` or `status-controller`. Only executors get tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// What it says about itself: at most 16 entries.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl TryFrom<WorkerRegistration> for Registration {
     type Error = ApiError;
 
     fn try_from(registration: WorkerRegistration) -> Result<Self, ApiError> {
-        let served = Served::check(registration.jobs, registration.handlers)?;
+        let kind = check::process_kind(registration.kind.as_deref())?;
+        let metadata = check::metadata(registration.metadata)?;
+        let served = match kind {
+            ProcessKind::Executor => Served::check(registration.jobs, registration.handlers)?,
+            // It gets no tasks, whatever it names.
+            _ => Served::default(),
+        };
         let concurrency = registration.concurrency.unwrap_or(1);
         if concurrency == 0 {
             let message = "must be at least 1";
@@ -127,10 +139,13 @@ impl TryFrom<WorkerRegistration> for Registration {
             concurrency,
             // A worker that speaks REST is another process.
             embedded: false,
+            kind,
+            metadata,
         })
     }
 }
 
+#[derive(Default)]
 struct Served {
     jobs: Vec<JobName>,
     handlers: Vec<Arc<str>>,
@@ -214,6 +229,9 @@ pub struct WorkerView {
     pub concurrency: u32,
     /// Whether it lives in the server's own process.
     pub embedded: bool,
+    /// What it says about itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
     /// When it registered.
     pub started_at: Time,
     /// When it was last heard of.
@@ -229,6 +247,11 @@ impl From<WorkerRecord> for WorkerView {
             handlers: record.handlers.iter().map(ToString::to_string).collect(),
             concurrency: record.concurrency,
             embedded: record.embedded,
+            metadata: record
+                .metadata
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
             started_at: record.started_at.into(),
             seen_at: record.seen_at.into(),
         }
@@ -244,6 +267,11 @@ impl From<WorkerView> for WorkerRecord {
             handlers: view.handlers.into_iter().map(Arc::from).collect(),
             concurrency: view.concurrency,
             embedded: view.embedded,
+            metadata: view
+                .metadata
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
             started_at: view.started_at.0,
             seen_at: view.seen_at.0,
         }

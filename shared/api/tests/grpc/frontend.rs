@@ -303,6 +303,7 @@ async fn workers_arrive() {
         embedded: false,
         started_at: Timestamp::EPOCH,
         seen_at: Timestamp::EPOCH,
+        metadata: dueline_ports::Metadata::new(),
     };
     let full = WorkerRecord {
         jobs: vec![name("a"), name("b")],
@@ -315,7 +316,10 @@ async fn workers_arrive() {
     };
     let workers: Result<_, ApiError> = Ok(vec![bare, full]);
     script.answers(workers.clone());
-    assert_eq!(client.call(&Call::default(), ListWorkers).await, workers);
+    assert_eq!(
+        client.call(&Call::default(), ListWorkers::default()).await,
+        workers
+    );
 }
 
 #[tokio::test]

@@ -150,6 +150,8 @@ async fn signs_of_life_and_farewells_arrive() {
         handlers: Vec::new(),
         concurrency: 0,
         embedded: false,
+        kind: dueline_ports::ProcessKind::Executor,
+        metadata: dueline_ports::Metadata::new(),
     };
     let full = Registration {
         jobs: vec![name("a"), name("b")],
@@ -178,6 +180,8 @@ async fn signs_of_life_and_farewells_arrive() {
             handlers: Vec::new(),
             concurrency: 1,
             embedded: false,
+            kind: dueline_ports::ProcessKind::Executor,
+            metadata: dueline_ports::Metadata::new(),
         };
         assert_eq!(client.register_worker(registration).await, Err(error));
     }

@@ -106,6 +106,8 @@ async fn reports_signs_of_life_and_farewells_arrive() {
         handlers: vec![Arc::from("noop")],
         concurrency: 1,
         embedded: true,
+        kind: dueline_ports::ProcessKind::Executor,
+        metadata: dueline_ports::Metadata::new(),
     };
     script.answers(alive_of(9));
     assert_eq!(

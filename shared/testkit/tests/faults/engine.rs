@@ -139,6 +139,7 @@ fn worker(number: u64) -> WorkerRecord {
         embedded: false,
         started_at: at(1),
         seen_at: at(1),
+        metadata: dueline_ports::Metadata::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod python;
 mod recovery;
 mod recurring;
 mod refusals;
+mod registered;
 mod restart;
 mod roles;
 mod schedule;

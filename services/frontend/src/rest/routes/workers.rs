@@ -47,8 +47,11 @@ async fn alive(State(app): State<Arc<App>>, request: Request) -> Result<Response
 }
 
 /// List the workers that are registered
+///
+/// Or other processes: every process of a deployment registers with its kind.
 #[utoipa::path(
     get, path = "/v1/workers", tag = "work", operation_id = "list_workers",
+    params(("kind" = Option<String>, Query, description = "`executor` when absent, `controller`, `consumer`, `frontend`, `status-controller`, or `all`")),
     responses(
         (status = 200, description = "The workers", body = WorkerList),
         (status = "default", description = "Failed", body = Problem, content_type = "application/problem+json"),
@@ -59,8 +62,9 @@ async fn list(
     Context(call): Context,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    Query::of(&uri, &[])?;
-    let workers = app.call(&call, ListWorkers).await?;
+    let query = Query::of(&uri, &["kind"])?;
+    let operation = ListWorkers::of_kind(query.kind())?;
+    let workers = app.call(&call, operation).await?;
     let workers = workers.into_iter().map(Into::into).collect();
     Ok(json(StatusCode::OK, &WorkerList { workers })?)
 }

@@ -175,6 +175,8 @@ impl From<Registration> for proto::RegisterWorkerRequest {
             handlers: worker.handlers.iter().map(ToString::to_string).collect(),
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            kind: worker.kind.name().to_owned(),
+            metadata: super::frontend::strings(&worker.metadata),
         }
     }
 }
@@ -189,6 +191,8 @@ impl TryFrom<proto::RegisterWorkerRequest> for Registration {
             handlers: handlers(worker.handlers)?,
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            kind: crate::check::process_kind(Some(&worker.kind))?,
+            metadata: crate::check::metadata(worker.metadata)?,
         })
     }
 }

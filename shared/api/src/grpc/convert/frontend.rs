@@ -1,12 +1,28 @@
 //! Lists, numbers and workers.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use dueline_domain::{RunningCancel, StateKind, Timestamp};
-use dueline_ports::{JobStats, ListQuery, WorkerRecord};
+use dueline_ports::{JobStats, ListQuery, Metadata, WorkerRecord};
 
 use super::{enums, field};
-use crate::{ApiError, check::PAGE_LEN_DEFAULT, grpc::proto};
+use crate::{
+    ApiError,
+    check::{self, PAGE_LEN_DEFAULT},
+    grpc::proto,
+};
+
+/// Metadata of a message.
+pub(super) fn strings(metadata: &Metadata) -> HashMap<String, String> {
+    let entries = metadata.iter();
+    entries
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect()
+}
 
 impl From<ListQuery> for proto::ListTasksRequest {
     fn from(query: ListQuery) -> Self {
@@ -101,6 +117,7 @@ impl From<WorkerRecord> for proto::Worker {
             handlers: worker.handlers.iter().map(ToString::to_string).collect(),
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            metadata: strings(&worker.metadata),
             started_at_ms: worker.started_at.millis(),
             seen_at_ms: worker.seen_at.millis(),
         }
@@ -118,6 +135,7 @@ impl TryFrom<proto::Worker> for WorkerRecord {
             handlers: worker.handlers.into_iter().map(Arc::from).collect(),
             concurrency: worker.concurrency,
             embedded: worker.embedded,
+            metadata: check::metadata(worker.metadata)?,
             started_at: field::timestamp("worker.started_at_ms", worker.started_at_ms)?,
             seen_at: field::timestamp("worker.seen_at_ms", worker.seen_at_ms)?,
         })

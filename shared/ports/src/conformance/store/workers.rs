@@ -15,6 +15,7 @@ fn record(name: &str) -> WorkerRecord {
         embedded: false,
         started_at: at(0),
         seen_at: at(5),
+        metadata: [("zone".into(), "a".into())].into(),
     }
 }
 
