@@ -314,8 +314,10 @@ impl DynamoStore {
             .read_index(context, &partition, range, None, now, per_lane)
             .await?;
         let is_empty = slice.entries.is_empty() && slice.next_hint.is_none();
-        let mut result = ScanResult::default();
-        result.next_at = slice.next_hint;
+        let mut result = ScanResult {
+            next_at: slice.next_hint,
+            ..ScanResult::default()
+        };
         let entries = slice.entries;
         let found = !entries.is_empty();
         self.check_entries(context, entry, &partition, now, entries, &mut result)
