@@ -135,9 +135,11 @@ impl DynamoStore {
         let partitions = &entry.partitions;
         let context = CallContext::of_job(partitions.job.as_str(), "changes");
         let mut open = HashSet::new();
-        for shard in 0..entry.shards {
+        let mut read = self.lane_partitions(context, entry).await?;
+        read.extend((0..entry.shards).map(|shard| partitions.due(shard)));
+        for partition in read {
             let request = QueryRequest {
-                partition: &partitions.due(shard),
+                partition: &partition,
                 due: true,
                 attributes: &[schema::PK, schema::SK],
                 ..QueryRequest::default()

@@ -159,8 +159,11 @@ impl DynamoStore {
         let after = after
             .map(|text| parse_cursor(text, descending))
             .transpose()?;
-        let shards = (0..entry.shards).map(|shard| ShardReader {
-            partition: entry.partitions.due(shard),
+        let context = CallContext::of_job(entry.partitions.job.as_str(), "list");
+        let mut partitions = self.lane_partitions(context, entry).await?;
+        partitions.extend((0..entry.shards).map(|shard| entry.partitions.due(shard)));
+        let shards = partitions.into_iter().map(|partition| ShardReader {
+            partition,
             after: None,
             read_to: None,
             ended: false,
@@ -173,7 +176,6 @@ impl DynamoStore {
             shards: shards.collect(),
             waiting: BTreeMap::new(),
         };
-        let context = CallContext::of_job(entry.partitions.job.as_str(), "list");
         let (mut page, mut last, mut reads) = (Page::default(), after, 0);
         while page.tasks.len() < query.limit {
             if let Some((position, id, item)) = list.next() {

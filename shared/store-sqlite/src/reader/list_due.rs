@@ -23,12 +23,41 @@ type Position = (i64, u8, i64);
 /// The next lower priority among the unfinished tasks.
 const LOWER: &str = "SELECT priority FROM task INDEXED BY task_due \
      WHERE job = ?1 AND priority < ?2 AND trigger_at IS NOT NULL ORDER BY priority DESC LIMIT 1";
-const FIRST: &str = "SELECT trigger_at, state, seq FROM task INDEXED BY task_due \
-     WHERE job = ?1 AND priority = ?2 AND trigger_at >= ?3 AND (trigger_at, state, seq) > (?3, ?4, ?5) \
-     ORDER BY trigger_at, state, seq LIMIT ?6";
-const LAST: &str = "SELECT trigger_at, state, seq FROM task INDEXED BY task_due \
-     WHERE job = ?1 AND priority = ?2 AND trigger_at <= ?3 AND (trigger_at, state, seq) < (?3, ?4, ?5) \
-     ORDER BY trigger_at DESC, state DESC, seq DESC LIMIT ?6";
+
+/// The entries of one priority (`?2`), in both directions. Those of tasks that wait in lanes have an index of their own, with all
+/// priorities.
+macro_rules! entries {
+    ($index:literal, $at:literal, $priority:literal, $compare:literal, $order:literal) => {
+        concat!(
+            "SELECT ",
+            $at,
+            ", state, seq FROM task INDEXED BY ",
+            $index,
+            " WHERE job = ?1 AND ",
+            $priority,
+            $at,
+            " ",
+            $compare,
+            "= ?3 AND (",
+            $at,
+            ", state, seq) ",
+            $compare,
+            " (?3, ?4, ?5) ORDER BY ",
+            $at,
+            $order,
+            ", state",
+            $order,
+            ", seq",
+            $order,
+            " LIMIT ?6"
+        )
+    };
+}
+
+const FIRST: &str = entries!("task_due", "trigger_at", "priority = ?2 AND ", ">", "");
+const LAST: &str = entries!("task_due", "trigger_at", "priority = ?2 AND ", "<", " DESC");
+const FIRST_IN_LANES: &str = entries!("task_lane_due", "lane_at", "?2 IS NULL AND ", ">", "");
+const LAST_IN_LANES: &str = entries!("task_lane_due", "lane_at", "?2 IS NULL AND ", "<", " DESC");
 
 const fn prefix(descending: bool) -> &'static str {
     if descending { "e-" } else { "d-" }
@@ -170,10 +199,20 @@ fn candidates(
         known_to: None,
         descending,
     };
-    let mut statement = db.prepare_cached(if descending { LAST } else { FIRST })?;
+    let (in_lanes, of_priority) = match descending {
+        true => (LAST_IN_LANES, LAST),
+        false => (FIRST_IN_LANES, FIRST),
+    };
     let mut above = i64::from(i32::MAX);
-    while let Some(priority) = next_priority(db, entry.row, above)? {
-        above = priority;
+    // First the tasks of all lanes, which are in no order by priority.
+    let mut priority = None;
+    loop {
+        let sql = if priority.is_none() {
+            in_lanes
+        } else {
+            of_priority
+        };
+        let mut statement = db.prepare_cached(sql)?;
         let (at, state, seq) = after;
         let values = (entry.row, priority, at, state, seq, ENTRIES_MAX);
         let mut rows = statement.query(values)?;
@@ -194,6 +233,10 @@ fn candidates(
             all.cut(last);
         }
         all.keep(max);
+        match next_priority(db, entry.row, above)? {
+            Some(lower) => (above, priority) = (lower, Some(lower)),
+            None => break,
+        }
     }
     Ok(all)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dueline_domain::{
-    Event, Modification, NewTask, Priority, StateKind, Task, TaskId, TaskOptions,
+    Event, FairShare, Job, Modification, NewTask, Priority, StateKind, Task, TaskId, TaskOptions,
 };
 
 use super::kit::{StoreKit, at, fatal, ids, job, job_name, retriable};
@@ -60,7 +60,7 @@ pub async fn f_024_the_oldest_task_is_listed_first_on_request(store: Arc<dyn Sto
     for n in 0..7 {
         // A later submit may be due earlier, and large payloads are stored apart.
         let task = NewTask {
-            payload: vec![7; 3_000].into(),
+            payload: vec![7; if n == 0 { 10 } else { 3_000 }].into(),
             ..kit.task_due(1_000 - n)
         };
         expected.push(kit.create(n, task).await);
@@ -137,6 +137,46 @@ pub async fn f_024_tasks_that_wait_are_listed_by_due_time(store: Arc<dyn Store>)
             ..query
         };
         assert_eq!(kit.list_by(&only_new, 2).await.len(), 9);
+    }
+}
+
+pub async fn f_024_tasks_that_wait_in_lanes_are_listed_by_due_time_with_the_others(
+    store: Arc<dyn Store>,
+) {
+    let kit = StoreKit::new(store).await;
+    let mut expected = Vec::new();
+    // Some are posted before the job has lanes.
+    for n in [7, 1, 4] {
+        expected.push((n, kit.create(0, kit.task_due(10_000 + n * 1_000)).await.id));
+    }
+    kit.put(Job {
+        fair_share: Some(FairShare::default()),
+        ..job("mail")
+    })
+    .await;
+    for (n, key) in [(6, "a"), (2, "b"), (8, "a"), (3, "c")] {
+        let task = NewTask {
+            due: Some(at(10_000 + n * 1_000)).into(),
+            ..kit.task_with(TaskOptions {
+                fairness_key: text(key),
+                ..TaskOptions::default()
+            })
+        };
+        expected.push((n, kit.create(n, task).await.id));
+    }
+    expected.sort_unstable();
+    let mut expected: Vec<_> = expected.into_iter().map(|(_, id)| id).collect();
+    for order in [ListOrder::DueFirst, ListOrder::DueLast] {
+        let query = ListQuery {
+            order,
+            states: ListOrder::WITH_DUE_TIME.to_vec(),
+            ..of_mail()
+        };
+        for limit in [1, 3, 100] {
+            let listed = kit.list_by(&query, limit).await;
+            assert_eq!(ids(&listed), expected, "{order}, pages of {limit}");
+        }
+        expected.reverse();
     }
 }
 

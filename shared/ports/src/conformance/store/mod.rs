@@ -186,6 +186,7 @@ macro_rules! store_conformance {
             f_024_the_newest_task_is_listed_first
             f_024_the_oldest_task_is_listed_first_on_request
             f_024_tasks_that_wait_are_listed_by_due_time
+            f_024_tasks_that_wait_in_lanes_are_listed_by_due_time_with_the_others
             f_024_a_cursor_belongs_to_its_order
             paging_is_stable_while_tasks_are_added
             a_foreign_cursor_is_refused
