@@ -83,7 +83,8 @@ impl Command {
             Self::Scale(command) => command.run(context),
             Self::Setup(command) => command.run(context).await,
             Self::Doctor(command) => command.run(context).await,
-            Self::Bench(command) => command.run(context).await,
+            // It starts several processes' worth of services.
+            Self::Bench(command) => Box::pin(command.run(context)).await,
             Self::Job(command) => command.run(context).await,
             Self::Task(command) => command.run(context).await,
             Self::Trash(command) => command.run(context).await,

@@ -35,6 +35,11 @@ async fn f_086_a_watch_of_the_command_line_survives_a_restart_and_ends_with_its_
     let task = server.api.submit("mail", json!({})).await;
     let mut of_job = watch(&folder, server.url(), "job", "mail");
     let mut of_task = watch(&folder, server.url(), "task", &format!("mail/{task}"));
+    wait_until("the job to be watched", s(30), async || {
+        let told = lines(&folder, "job.out");
+        told_if(told.iter().any(|line| line["kind"] == "position"), &told)
+    })
+    .await;
     wait_until("the task is shown", s(20), async || {
         let told = lines(&folder, "task.out");
         told_if(told.len() == 1, &told)

@@ -163,7 +163,14 @@ impl Watch {
             )
         };
         match &*event.name {
-            "position" => return Ok(None),
+            // A program lists the tasks once it has read this line, and misses nothing.
+            "position" => {
+                if context.output.is_json() {
+                    let line = format!(r#"{{"kind":"position","cursor":{:?}}}"#, event.id);
+                    context.output.verbatim(&line)?;
+                }
+                return Ok(None);
+            }
             "error" => {
                 let problem: Problem = serde_json::from_str(&event.data).map_err(malformed)?;
                 // A server that stops, or a store that is away, does not end a watch.
@@ -189,10 +196,11 @@ impl Watch {
             context.output.line(&line(&style, &change))?;
         }
         let is_over = matches!(&*change.kind, "ended" | "removed") && self.target.id.is_some();
-        Ok(is_over.then(|| match change.state {
+        let exit = match change.state {
             Some(StateKind::Succeeded) => Exit::Ok,
             _ => Exit::Unsuccessful,
-        }))
+        };
+        Ok(is_over.then_some(exit))
     }
 }
 
