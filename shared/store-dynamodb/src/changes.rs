@@ -2,7 +2,7 @@
 //!
 //! No process writes anything for those who watch. The process that is asked reads the entries of the job in the due index,
 //! which are its unfinished tasks, and the tasks whose ids are of the last seconds; compares them with what it found before;
-//! and reads those tasks themselves that have come or gone. See ADR 0022 for what this finds and what it costs.
+//! and reads those tasks themselves that have come or gone. See ADR 0021 for what this finds and what it costs.
 
 use std::{
     collections::{HashMap, HashSet},
