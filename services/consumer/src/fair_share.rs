@@ -11,9 +11,15 @@ use std::{
     time::Duration,
 };
 
-use dueline_domain::{Job, JobName, TaskId, Timestamp};
-use dueline_ports::{DueTask, Lane, LanePage, LaneQuery, Places, Share, Store, StoreError};
+use dueline_domain::{Job, JobName, StateKind, TaskId, Timestamp};
+use dueline_ports::{DueTask, Lane, LaneQuery, Places, Share, Store, StoreError};
 use tokio::time::Instant;
+
+/// Most tasks of a job that one scan takes from lanes. What a scan could not move keeps its place for a while, so a slow
+/// store must not get more than it moves in one scan.
+const TASKS_MAX: usize = 100;
+/// Most pages of lanes that one scan reads of a job.
+const PAGES_MAX: usize = 4;
 
 /// The lanes of all jobs that have some.
 #[derive(Debug, Default)]
@@ -25,11 +31,14 @@ pub(crate) struct JobLanes {
     /// The lane that had the last turn.
     last: Option<Arc<str>>,
     pub(crate) ahead: Ahead,
-    /// The lanes of the tasks that the current scan has found, and their order.
+    /// The tasks that the current scan has found, in their order, with their lanes.
     found: Vec<(TaskId, Arc<str>)>,
-    /// Whether the current scan has read all lanes, and as many tasks as it could take.
+    /// Whether the current scan has examined all lanes.
     is_complete: bool,
-    is_cut: bool,
+    /// Whether there may be more tasks in the lanes that the current scan has found.
+    has_more: bool,
+    /// How often the end of the lanes was passed since a task got a place. Twice means that all lanes were examined.
+    rounds: u32,
 }
 
 /// What a scan reads of lanes.
@@ -49,21 +58,35 @@ pub(crate) struct LaneTasks {
     pub(crate) tasks: Vec<DueTask>,
     /// The earliest trigger time that has not passed.
     pub(crate) next_at: Option<Timestamp>,
+    /// Whether no task was found in the lanes of a job of which others are still to be examined.
+    pub(crate) is_unfinished: bool,
 }
 
 impl FairShares {
-    /// Reads the due tasks whose turn it is.
-    pub(crate) async fn read(&mut self, jobs: &[Arc<Job>], scan: &LaneScan<'_>) -> LaneTasks {
+    /// Reads the due tasks whose turn it is. `due` are the due tasks that are in no lane; those of a job with a fair share were
+    /// stored before it had one. They are taken out, and have one turn together.
+    pub(crate) async fn read(
+        &mut self,
+        jobs: &[Arc<Job>],
+        scan: &LaneScan<'_>,
+        due: &mut Vec<DueTask>,
+    ) -> LaneTasks {
         let mut found = LaneTasks::default();
         let mut known = std::mem::take(&mut self.0);
         for job in jobs.iter().filter(|job| job.fair_share.is_some()) {
+            let is_older = |task: &mut DueTask| {
+                task.job == job.name && matches!(task.kind, StateKind::New | StateKind::Retriable)
+            };
+            let older: Vec<_> = due.extract_if(.., is_older).collect();
             let mut lanes = known.remove(&job.name).unwrap_or_default();
             let limit = scan.limits.get(&job.name).copied();
             let limit = limit.unwrap_or(scan.batch_max).min(scan.batch_max);
-            let limit = limit.min(lanes.ahead.max());
+            let limit = limit.min(lanes.ahead.max()).min(TASKS_MAX);
+            lanes.found.clear();
             if limit > 0 {
-                match lanes.read(&job.name, scan, limit).await {
+                match lanes.read(&job.name, scan, limit, older).await {
                     Ok((tasks, next_at)) => {
+                        found.is_unfinished |= tasks.is_empty() && lanes.goes_on();
                         found.tasks.extend(tasks);
                         found.next_at = found.next_at.into_iter().chain(next_at).min();
                     }
@@ -71,8 +94,6 @@ impl FairShares {
                         tracing::warn!(job.name = %job.name, %error, "failed to read the lanes of a job");
                     }
                 }
-            } else {
-                lanes.found.clear();
             }
             self.0.insert(job.name.clone(), lanes);
         }
@@ -92,7 +113,8 @@ impl Default for JobLanes {
             ahead: Ahead::new(Instant::now()),
             found: Vec::new(),
             is_complete: true,
-            is_cut: false,
+            has_more: false,
+            rounds: 0,
         }
     }
 }
@@ -103,44 +125,70 @@ impl JobLanes {
         job: &JobName,
         scan: &LaneScan<'_>,
         limit: usize,
+        older: Vec<DueTask>,
     ) -> Result<(Vec<DueTask>, Option<Timestamp>), StoreError> {
-        self.found.clear();
-        let query = |after: Option<Arc<str>>, tasks_max| LaneQuery {
-            job: job.clone(),
-            now: scan.now,
-            after,
-            tasks_max,
-            share: scan.share.cloned(),
-        };
-        let page = scan.store.lanes(query(self.last.clone(), limit)).await?;
-        let LanePage {
-            mut lanes,
-            is_last,
-            next_at,
-        } = page;
-        self.is_complete = is_last && self.last.is_none();
-        // After the last lane comes the first one.
-        if is_last && lanes.len() < limit && self.last.is_some() {
-            let page = scan.store.lanes(query(None, limit - lanes.len())).await?;
-            let had_turn = |lane: &Lane| Some(&lane.name) <= self.last.as_ref();
-            self.is_complete =
-                page.is_last || page.lanes.last().is_some_and(|lane| !had_turn(lane));
-            lanes.extend(page.lanes.into_iter().filter(had_turn));
+        let begin = self.last.clone();
+        let mut older = Some(older).filter(|older| !older.is_empty());
+        let (mut lanes, mut next_at) = (Vec::new(), None);
+        let (mut after, mut from_first) = (begin.clone(), begin.is_none());
+        (self.is_complete, self.has_more) = (false, false);
+        for _ in 0..PAGES_MAX {
+            if after.is_none()
+                && let Some(tasks) = older.take()
+            {
+                // They have the turn of the tasks without a key.
+                let name = Arc::default();
+                lanes.push(Lane { name, tasks });
+            }
+            let query = LaneQuery {
+                job: job.clone(),
+                now: scan.now,
+                after: after.take(),
+                tasks_max: limit.saturating_sub(lanes.len()).max(1),
+                share: scan.share.cloned(),
+            };
+            let page = scan.store.lanes(query).await?;
+            self.has_more |= page.has_more;
+            next_at = next_at.into_iter().chain(page.next_at).min();
+            // After the last lane comes the first one, up to the lane where this scan began.
+            let is_new =
+                |lane: &Lane| !from_first || begin.is_none() || Some(&lane.name) <= begin.as_ref();
+            lanes.extend(page.lanes.into_iter().filter(is_new));
+            match page.end {
+                Some(end) if from_first && begin.is_some() && Some(&end) >= begin.as_ref() => {
+                    self.is_complete = true;
+                }
+                Some(end) => after = Some(end),
+                None if from_first => self.is_complete = true,
+                None => from_first = true,
+            }
+            self.rounds += u32::from(after.is_none());
+            if lanes.is_empty() {
+                self.last = after.clone();
+            }
+            if self.is_complete || lanes.len() >= limit {
+                break;
+            }
         }
-        // A lane that has returned all that a page has for each may have more.
-        let with_tasks = lanes.iter().filter(|lane| !lane.tasks.is_empty()).count();
-        let per_lane = limit.div_ceil(with_tasks.max(1));
-        let has_more = lanes.iter().any(|lane| lane.tasks.len() >= per_lane);
         let tasks = in_turns(lanes, limit, |id, lane| {
             self.found.push((id, lane.clone()));
         });
-        self.is_cut = has_more || tasks.len() >= limit;
+        self.has_more |= tasks.len() >= limit;
         Ok((tasks, next_at))
     }
 
     /// The lane of each task that the current scan has found.
     pub(crate) fn by_task(&self) -> HashMap<TaskId, Arc<str>> {
         self.found.iter().cloned().collect()
+    }
+
+    /// Whether lanes are left that were not examined since a task got a place.
+    const fn goes_on(&mut self) -> bool {
+        let goes_on = !self.is_complete && self.rounds < 2;
+        if !goes_on {
+            self.rounds = 0;
+        }
+        goes_on
     }
 
     /// Records which of the tasks that were found got places. Returns whether lanes are left that had no turn although there
@@ -158,8 +206,12 @@ impl JobLanes {
         if let Some(last) = had_turn {
             self.last = Some(self.found[last].1.clone());
         }
+        if !places.granted.is_empty() {
+            self.rounds = 0;
+        }
         let all_granted = self.found.iter().all(|(id, _)| granted(id));
-        !places.is_full && (!self.is_complete || (self.is_cut && all_granted))
+        let has_more = self.has_more && all_granted;
+        !places.is_full && (has_more || self.goes_on())
     }
 }
 
@@ -234,8 +286,6 @@ impl Ahead {
 
 #[cfg(test)]
 mod tests {
-    use dueline_domain::StateKind;
-
     use super::*;
 
     fn lane(name: &str, tasks: &[u8]) -> Lane {

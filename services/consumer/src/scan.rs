@@ -190,7 +190,8 @@ impl DueScan {
             share: share.as_ref(),
             now,
         };
-        let lanes = self.fair.read(&jobs, &lanes).await;
+        let lanes = self.fair.read(&jobs, &lanes, &mut page.tasks).await;
+        let lanes_left = lanes.is_unfinished;
         page.tasks.extend(lanes.tasks);
         page.next_at = page.next_at.into_iter().chain(lanes.next_at).min();
         self.effects.offer(std::mem::take(&mut page.owed));
@@ -237,6 +238,10 @@ impl DueScan {
         let next_grant = next_grant.map(|at| at.max(ended + SCAN_SPACING));
         let resend_at = lost_messages_left.then(|| ended + RESEND_SPACING);
         let next_look = self.running.next_scan_at();
+        let next_look = next_look
+            .into_iter()
+            .chain(lanes_left.then_some(ended))
+            .min();
         let next_look = next_look.map(|at| at.max(ended + SCAN_SPACING));
         let schedule = schedule.no_later_than(next_grant).no_later_than(next_look);
         Ok(schedule.no_later_than(resend_at))

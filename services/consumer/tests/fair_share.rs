@@ -4,9 +4,9 @@ mod kit;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use dueline_domain::{FairShare, Job, NewTask, StateKind, Task, TaskOptions};
+use dueline_domain::{Due, FairShare, Job, NewTask, Policy, StateKind, Task, TaskOptions};
 use dueline_ports::TaskStore as _;
-use kit::{Kit, definition, ms, name, secs};
+use kit::{Kit, START, definition, ms, name, secs};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 async fn fair_kit(running_max: Option<u32>) -> Arc<Kit> {
@@ -192,5 +192,88 @@ async fn g_07_a_thousand_keys_take_turns_and_an_idle_job_causes_few_scans() {
     sleep(secs(20)).await;
     let scans = kit.store.scans() - before;
     assert!(scans <= 25, "{scans} scans in 20 s without a task");
+    stop(kit, worker).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g_07_lanes_whose_tasks_are_due_later_hide_no_due_task() {
+    let kit = fair_kit(None).await;
+    let later = |number: usize| NewTask {
+        due: Due::At(START.after(secs(3_600))),
+        ..keyed(&kit, &format!("m later {number:03}"))
+    };
+    let new = (0..100).map(later).collect();
+    kit.store_all_as_enqueued(new).await;
+    let worker = work(&kit, 4, ms(20));
+    // Before, between and behind them, again and again: the turn of each begins where the last one was.
+    for _ in 0..3 {
+        for key in ["a", "m later 050 and more", "z"] {
+            let task = submit(&kit, key, 1).await.remove(0);
+            kit.wait_for_state(&task, StateKind::Succeeded, secs(2))
+                .await;
+        }
+    }
+    let before = kit.store.scans();
+    sleep(secs(20)).await;
+    let scans = kit.store.scans() - before;
+    assert!(scans <= 25, "{scans} scans in 20 s without a due task");
+    stop(kit, worker).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g_07_many_full_lanes_cause_few_scans() {
+    let kit = fair_kit(Some(1)).await;
+    let policy = Policy {
+        heartbeat_timeout: secs(7_200),
+        ..Policy::default()
+    };
+    let running_max = Some(1);
+    kit.put(Job {
+        policy,
+        fair_share: Some(FairShare { running_max }),
+        ..definition("a")
+    })
+    .await;
+    for key in 0..40 {
+        submit(&kit, &format!("tenant {key:02}"), 3).await;
+    }
+    let worker = work(&kit, 60, secs(3_600));
+    sleep(secs(10)).await;
+    assert_eq!(kit.count("a", StateKind::Processing).await, 40);
+    let before = kit.store.scans();
+    sleep(secs(20)).await;
+    let scans = kit.store.scans() - before;
+    // A hundred looks, each of which reads all lanes in parts.
+    assert!(scans <= 100 * 16, "{scans} scans in 20 s");
+    // A key that comes in between has its turn all the same.
+    let task = submit(&kit, "tenant 20b", 1).await.remove(0);
+    kit.wait_for_state(&task, StateKind::Processing, secs(2))
+        .await;
+    stop(kit, worker).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g_07_a_backlog_from_before_the_fair_share_takes_turns_with_the_keys() {
+    let kit = Arc::new(Kit::new().await);
+    kit.put(Job {
+        paused: true,
+        ..definition("a")
+    })
+    .await;
+    let older = submit(&kit, "older", 2_000).await;
+    kit.put(Job {
+        fair_share: Some(FairShare::default()),
+        ..definition("a")
+    })
+    .await;
+    kit.start();
+    let worker = work(&kit, 4, ms(50));
+    sleep(secs(2)).await;
+    let late = waits(&kit, 20).await;
+    // Some are ahead until the consumer knows how few are enough; the backlog alone takes 25 s.
+    assert!(late[19] <= ms(400), "{late:?}");
+    // Its own tasks go on meanwhile.
+    let ended = ended(&kit, &older).await;
+    assert!(ended["older"] >= 300, "{ended:?}");
     stop(kit, worker).await;
 }

@@ -75,6 +75,17 @@ impl Job {
         }
     }
 
+    /// Marks a task that was stored before its job had a fair share. Called by a store with each write of the task; returns whether
+    /// the task has changed.
+    pub fn admit_stored(&self, task: &mut Task) -> bool {
+        let takes_turns = |task: &Task| task.options.as_ref().is_some_and(|o| o.takes_turns);
+        if self.fair_share.is_none() || takes_turns(task) {
+            return false;
+        }
+        task.options.get_or_insert_default().takes_turns = true;
+        true
+    }
+
     /// The lane in which a task waits, if the job has lanes: its fairness key, or the empty text without one. A task is in
     /// its lane while it waits for its time or its turn, and in none while it waits for other tasks, is enqueued or owned.
     pub fn lane_of<'a>(&self, task: &'a Task) -> Option<&'a str> {

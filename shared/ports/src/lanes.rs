@@ -13,28 +13,44 @@ pub struct LaneQuery {
     pub job: JobName,
     /// Trigger times up to this have passed.
     pub now: Timestamp,
-    /// Only lanes after this one, in the order that the store has; `None` from the first one.
+    /// Only lanes after this one, by name; `None` from the first one.
     pub after: Option<Arc<str>>,
-    /// Most lanes to return, and most tasks.
+    /// Most lanes to return, and about how many tasks.
     pub tasks_max: usize,
-    /// The shards to read; `None` for all of them.
+    /// The shards to read; `None` for all of them. The lanes of a job belong to its first shard.
     pub share: Option<Share>,
 }
 
 impl LaneQuery {
-    /// How many tasks of each of so many lanes are returned.
+    /// Lanes that are examined for each task that is asked for, so that a call is bounded where most lanes have no due task.
+    const LANES_PER_TASK: usize = 4;
+
+    /// Most lanes that a call examines.
+    pub const fn lanes_max(&self) -> usize {
+        self.tasks_max.saturating_mul(Self::LANES_PER_TASK)
+    }
+
+    /// Most tasks of each of so many lanes that are returned.
     pub fn tasks_per_lane(&self, lanes: usize) -> usize {
         self.tasks_max.div_ceil(lanes.max(1)).max(1)
+    }
+
+    /// Whether the share covers the lanes of the job.
+    pub fn is_covered(&self) -> bool {
+        let share = self.share.as_ref();
+        share.is_none_or(|share| share.covers(&self.job, 0))
     }
 }
 
 /// Lanes with due tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LanePage {
-    /// The lanes in their order. A lane without due tasks may be among them.
+    /// The lanes that have due tasks, by name.
     pub lanes: Vec<Lane>,
-    /// Whether there are no lanes after these.
-    pub is_last: bool,
+    /// The last lane that was examined; the next page begins behind it. `None` if there are no lanes behind these.
+    pub end: Option<Arc<str>>,
+    /// Whether a lane may have more due tasks than were returned.
+    pub has_more: bool,
     /// The earliest trigger time of a waiting task that has not passed, as far as it was read.
     pub next_at: Option<Timestamp>,
 }

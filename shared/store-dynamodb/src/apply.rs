@@ -182,14 +182,19 @@ impl DynamoStore {
         context: CallContext<'_>,
         entry: &JobEntry,
         old: &TaskRow,
-        after: Task,
+        mut after: Task,
     ) -> Result<TaskWrite, StoreError> {
+        entry.job.admit_stored(&mut after);
         let (table, partitions) = (&self.table, &entry.partitions);
         let (id, partition) = (after.id, partitions.of_task(&after.id));
         let changed_at = after.changed_at;
         let index_entry = index_entry(entry, Some(old), &after);
-        let enters = index_entry.due.as_ref().map(|(key, _)| key.as_str());
-        if enters.is_some_and(|key| schema::is_lane(key) && old.due_key() != Some(key)) {
+        // A task that is due earlier than its lane is read next is announced like one that gets into it.
+        let is_earlier = |hint: Timestamp| old.hint().is_none_or(|before| hint < before);
+        let announces = |(key, hint): &(String, Timestamp)| {
+            schema::is_lane(key) && (old.due_key() != Some(key) || is_earlier(*hint))
+        };
+        if index_entry.due.as_ref().is_some_and(announces) {
             self.touch_lane(context, entry, &after, changed_at).await?;
         }
         let expires_at = index_entry.expires_at;

@@ -141,11 +141,6 @@ impl Inner {
             return Ok(fact);
         }
         let late = now.since(due_at);
-        if let Some(share) = job.fair_share
-            && late > SCAN_GRACE
-        {
-            return Ok(turn(task, job, share));
-        }
         if let Some(rate) = job.quota.rate_per_s {
             let message = format!(
                 "the task has been due for {}, and job '{}' lets {rate} tasks a second pass",
@@ -155,6 +150,11 @@ impl Inner {
             let release = "its turn: due tasks pass by priority and then by time; or a higher rate \
                            (dueline job apply --rate)";
             return Ok(Fact::new(Cause::Rate, message, release));
+        }
+        if let Some(share) = job.fair_share
+            && late > SCAN_GRACE
+        {
+            return Ok(turn(task, job, share));
         }
         if late <= SCAN_GRACE {
             let message = "the task has just become due, and is about to be enqueued";

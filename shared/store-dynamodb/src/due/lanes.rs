@@ -8,7 +8,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -34,13 +34,15 @@ const TOUCH_HOLDS: Duration = Duration::from_secs(1);
 /// How often the items of lanes are read; with each thousand lanes, a second less often.
 const READ_EVERY: Duration = Duration::from_millis(150);
 const READ_EVERY_PER_LANE: Duration = Duration::from_millis(1);
-/// How long an empty lane is read with each scan after a touch, and how long the intervals become.
+/// How long an empty lane is read often after a touch, how often, and how long the intervals become.
 const EAGER: Duration = Duration::from_secs(3);
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// How long after its latest touch the item of an empty lane is deleted.
-const UNUSED_AFTER: Duration = Duration::from_secs(86_400);
-/// How long a consumer that finds tasks in a lane lets its touch become old, so that the lane does not count as unused.
-const RENEW_AFTER: Duration = Duration::from_secs(3_600);
+const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
+/// Entries that are read of a lane at the most before it counts as one without due tasks: some may be of tasks that have just
+/// left it, or that cannot be decoded.
+const PAGES_MAX: usize = 5;
 /// Most lanes of a job that are known, and most touches that are remembered.
 const LANES_MAX: usize = 100_000;
 
@@ -70,13 +72,15 @@ struct KnownLane {
     touched: Timestamp,
     /// When the lane is read next.
     read_at: Timestamp,
+    /// The first trigger time that had not passed when the lane was read.
+    next_at: Option<Timestamp>,
 }
 
 /// The result of reading one lane of one priority.
 struct LaneRead {
     name: LaneName,
     tasks: Vec<CheckedTask>,
-    next_at: Option<Timestamp>,
+    has_more: bool,
 }
 
 impl LaneMemory {
@@ -89,13 +93,14 @@ impl KnownLane {
     /// The lane after a read that found tasks, or none until `next_at`.
     fn after_read(self, found: bool, next_at: Option<Timestamp>, now: Timestamp) -> Self {
         let idle = now.since(self.touched);
-        let read_at = match found || idle < EAGER {
-            true => now,
-            // At a third more than the age of the touch.
-            false => now.after((idle / 3).min(INTERVAL_MAX)),
+        let interval = match idle < EAGER {
+            true => INTERVAL_MIN,
+            false => (idle / 3).min(INTERVAL_MAX),
         };
+        let read_at = if found { now } else { now.after(interval) };
         Self {
             read_at: next_at.map_or(read_at, |next| read_at.min(next)),
+            next_at,
             ..self
         }
     }
@@ -146,9 +151,11 @@ impl DynamoStore {
             // This process may be the one that reads it.
             if let Some(job) = memory.jobs.get_mut(&entry.partitions.lanes()) {
                 let name = (Arc::from(lane), Reverse(task.priority.get()));
-                let (touched, read_at) = (now, now);
-                let known = job.lanes.entry(name);
-                let known = known.or_insert(KnownLane { touched, read_at });
+                let known = job.lanes.entry(name).or_insert(KnownLane {
+                    touched: now,
+                    read_at: now,
+                    next_at: None,
+                });
                 known.read_at = known.read_at.min(now);
             }
             if memory.touches.get(&partition).is_some_and(holds) {
@@ -182,53 +189,47 @@ impl DynamoStore {
     pub(crate) async fn lanes(&self, query: LaneQuery) -> Result<LanePage, StoreError> {
         let jobs = self.jobs(false).await?;
         let entry = jobs.open(&query.job)?.clone();
-        if entry.job.fair_share.is_none() {
-            return Ok(LanePage {
-                is_last: true,
-                ..LanePage::default()
-            });
+        if entry.job.fair_share.is_none() || !query.is_covered() {
+            return Ok(LanePage::default());
         }
         let context = CallContext::of_job(query.job.as_str(), "lanes");
         self.read_lane_items(context, &entry).await?;
-        let (wanted, next_at) = self.lanes_to_read(&entry, &query);
-        let lanes = wanted.iter().map(|(name, _)| name);
-        let lanes: std::collections::BTreeSet<_> = lanes.collect();
+        let (wanted, rest) = self.lanes_to_read(&entry, &query);
+        let lanes: BTreeSet<_> = wanted.iter().map(|(name, _)| name).collect();
         let per_lane = query.tasks_per_lane(lanes.len().min(query.tasks_max));
         let mut reads = stream::iter(wanted.iter().cloned())
             .map(|name| Box::pin(self.read_lane(context, &entry, name, per_lane, query.now)))
             .buffered(CONCURRENT_SCANS);
         let mut page = LanePage {
-            next_at,
-            is_last: true,
+            end: rest,
             ..LanePage::default()
         };
-        let mut with_tasks = 0;
+        let mut examined = None::<Arc<str>>;
         while let Some(read) = reads.try_next().await? {
             let (lane, _) = &read.name;
-            let is_same = page.lanes.last().is_some_and(|last| last.name == *lane);
-            if !is_same && with_tasks >= query.tasks_max {
-                page.is_last = false;
+            let is_same = examined.as_ref() == Some(lane);
+            if !is_same && page.lanes.len() >= query.tasks_max {
+                page.end = examined;
                 break;
             }
-            page.next_at = page.next_at.into_iter().chain(read.next_at).min();
-            let tasks = read
-                .tasks
-                .iter()
-                .map(|task| due_task(&query.job, task))
-                .collect::<Vec<_>>();
-            match page.lanes.last_mut() {
-                Some(last) if is_same => {
-                    with_tasks += usize::from(last.tasks.is_empty() && !tasks.is_empty());
+            examined = Some(lane.clone());
+            page.has_more |= read.has_more;
+            let tasks = read.tasks.iter().map(|task| due_task(&query.job, task));
+            let last = page.lanes.last_mut().filter(|last| last.name == *lane);
+            match last {
+                Some(last) => {
                     last.tasks.extend(tasks);
+                    page.has_more |= last.tasks.len() > per_lane;
                     last.tasks.truncate(per_lane);
                 }
-                _ => {
-                    with_tasks += usize::from(!tasks.is_empty());
-                    let name = lane.clone();
-                    page.lanes.push(Lane { name, tasks });
-                }
+                None if read.tasks.is_empty() => {}
+                None => page.lanes.push(Lane {
+                    name: lane.clone(),
+                    tasks: tasks.collect(),
+                }),
             }
         }
+        page.next_at = self.next_in_lanes(&entry, query.now);
         Ok(page)
     }
 
@@ -265,36 +266,47 @@ impl DynamoStore {
             let new = || KnownLane {
                 touched,
                 read_at: Timestamp::EPOCH,
+                next_at: None,
             };
             job.lanes.insert(name, seen.unwrap_or_else(new));
         }
         Ok(())
     }
 
-    /// The lanes of the caller's share that may have due tasks, and when the next one is to be read.
+    /// The first trigger time in a lane that has not passed.
+    fn next_in_lanes(&self, entry: &JobEntry, now: Timestamp) -> Option<Timestamp> {
+        let memory = self.lane_memory.lock();
+        let job = memory.jobs.get(&entry.partitions.lanes())?;
+        let times = job.lanes.values().filter_map(|lane| lane.next_at);
+        times.filter(|at| *at > now).min()
+    }
+
+    /// The lanes behind the caller's that may have due tasks, and where the next page begins if that are not all.
     fn lanes_to_read(
         &self,
         entry: &JobEntry,
         query: &LaneQuery,
-    ) -> (Vec<LaneName>, Option<Timestamp>) {
+    ) -> (Vec<LaneName>, Option<Arc<str>>) {
         let memory = self.lane_memory.lock();
         let job = memory.jobs.get(&entry.partitions.lanes());
         let after = query.after.as_ref();
-        let is_in_share = |lane: &str| {
-            let share = query.share.as_ref();
-            share.is_none_or(|share| share.covers(&query.job, entry.shard_of_lane(lane)))
-        };
-        let lanes = job.into_iter().flat_map(|job| &job.lanes);
-        let lanes = lanes.filter(|((name, _), _)| is_in_share(name));
-        let (mut names, mut next_at) = (Vec::new(), None::<Timestamp>);
-        for (name, lane) in lanes {
-            if lane.read_at > query.now {
-                next_at = Some(next_at.map_or(lane.read_at, |next| next.min(lane.read_at)));
-            } else if after.is_none_or(|after| name.0 > *after) {
-                names.push(name.clone());
+        let (mut names, mut rest) = (Vec::<LaneName>::new(), None);
+        for (name, lane) in job.into_iter().flat_map(|job| &job.lanes) {
+            if lane.read_at > query.now
+                || rest.is_some()
+                || after.is_some_and(|after| name.0 <= *after)
+            {
+                continue;
+            }
+            match names.last() {
+                // All priorities of a lane are on one page.
+                Some((last, _)) if names.len() >= query.lanes_max() && *last != name.0 => {
+                    rest = Some(last.clone());
+                }
+                _ => names.push(name.clone()),
             }
         }
-        (names, next_at)
+        (names, rest)
     }
 
     /// Reads the first tasks of a lane of one priority.
@@ -309,34 +321,50 @@ impl DynamoStore {
         let (lane, Reverse(priority)) = &name;
         let priority = Priority::new(i64::from(*priority)).unwrap_or_default();
         let partition: Arc<str> = entry.partitions.due_in_lane(lane, priority).into();
-        let range = SortRange::All;
-        let slice = self
-            .read_index(context, &partition, range, None, now, per_lane)
-            .await?;
-        let is_empty = slice.entries.is_empty() && slice.next_hint.is_none();
-        let mut result = ScanResult {
-            next_at: slice.next_hint,
-            ..ScanResult::default()
-        };
-        let entries = slice.entries;
-        let found = !entries.is_empty();
-        self.check_entries(context, entry, &partition, now, entries, &mut result)
-            .await?;
-        let is_waiting =
-            |task: &CheckedTask| matches!(task.kind, StateKind::New | StateKind::Retriable);
-        result.due.retain(is_waiting);
-        result
-            .due
-            .sort_unstable_by_key(|task| (task.trigger_at, task.id));
-        let touched = self.record_read(entry, &name, found, result.next_at, now);
-        if let Some(touched) = touched {
-            self.care_for_item(context, entry, &name, touched, is_empty, now)
+        let (mut tasks, mut next_at, mut from) = (Vec::new(), None, None);
+        let (mut is_empty, mut has_more) = (true, false);
+        for _ in 0..PAGES_MAX {
+            let slice = self
+                .read_index(
+                    context,
+                    &partition,
+                    SortRange::All,
+                    from.take(),
+                    now,
+                    per_lane,
+                )
+                .await?;
+            is_empty &= slice.entries.is_empty() && slice.next_hint.is_none();
+            next_at = slice.next_hint;
+            let mut entries = slice.entries;
+            // No more than are needed are checked, because a check reads the whole task.
+            while !entries.is_empty() && tasks.len() < per_lane {
+                let left = entries.split_off(entries.len().min(per_lane - tasks.len()));
+                let mut result = ScanResult::default();
+                let checked = std::mem::replace(&mut entries, left);
+                self.check_entries(context, entry, &partition, now, checked, &mut result)
+                    .await?;
+                let is_waiting =
+                    |task: &CheckedTask| matches!(task.kind, StateKind::New | StateKind::Retriable);
+                tasks.extend(result.due.into_iter().filter(is_waiting));
+            }
+            has_more = !entries.is_empty() || slice.cut_at.is_some();
+            from = slice.cut_at;
+            if tasks.len() >= per_lane || from.is_none() {
+                break;
+            }
+        }
+        tasks.sort_unstable_by_key(|task| (task.trigger_at, task.id));
+        let found = !tasks.is_empty() || has_more;
+        let touched = self.record_read(entry, &name, found, next_at, now);
+        if let Some(touched) = touched.filter(|_| is_empty) {
+            self.delete_unused(context, entry, &name, touched, now)
                 .await?;
         }
         Ok(LaneRead {
-            tasks: result.due,
-            next_at: result.next_at,
             name,
+            tasks,
+            has_more,
         })
     }
 
@@ -356,26 +384,22 @@ impl DynamoStore {
         Some(lane.touched)
     }
 
-    /// Renews the touch of a lane that is in use, and deletes the item of one that is not.
-    async fn care_for_item(
+    /// Deletes the item of an empty lane that was not touched for long.
+    async fn delete_unused(
         &self,
         context: CallContext<'_>,
         entry: &JobEntry,
-        name: &LaneName,
+        (lane, Reverse(priority)): &LaneName,
         touched: Timestamp,
-        is_empty: bool,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let (lane, Reverse(priority)) = name;
+        if now.since(touched) < UNUSED_AFTER {
+            return Ok(());
+        }
         let priority = Priority::new(i64::from(*priority)).unwrap_or_default();
         let key = key(&entry.partitions, lane, priority);
-        let age = now.since(touched);
-        if is_empty && age >= UNUSED_AFTER {
-            let unchanged = WriteCondition::Is(TOUCHED, num(touched.millis()));
-            self.table.delete(context, &key, Some(unchanged)).await?;
-        } else if !is_empty && age >= RENEW_AFTER {
-            self.write_touch(context, &key, now).await?;
-        }
+        let unchanged = WriteCondition::Is(TOUCHED, num(touched.millis()));
+        self.table.delete(context, &key, Some(unchanged)).await?;
         Ok(())
     }
 
@@ -438,10 +462,11 @@ mod tests {
         let mut lane = KnownLane {
             touched,
             read_at: touched,
+            next_at: None,
         };
         let mut reads = 0;
         while lane.read_at.since(touched) < Duration::from_secs(3_600) {
-            let now = lane.read_at.after(Duration::from_millis(200));
+            let now = lane.read_at.after(Duration::from_millis(100));
             lane = lane.after_read(false, None, now);
             assert!(lane.read_at.since(now) <= INTERVAL_MAX);
             reads += 1;

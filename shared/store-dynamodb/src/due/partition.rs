@@ -62,7 +62,7 @@ pub(super) struct IndexSlice {
     /// The hint of the first entry in the future.
     pub(super) next_hint: Option<Timestamp>,
     /// Where the rest begins; `None` when the reading came to the future or to the end.
-    cut_at: Option<Item>,
+    pub(super) cut_at: Option<Item>,
 }
 
 impl DueEntry {

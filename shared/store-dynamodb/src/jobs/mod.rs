@@ -59,12 +59,6 @@ impl JobEntry {
         let lane = self.job.lane_of(task)?;
         Some(self.partitions.due_in_lane(lane, task.priority))
     }
-
-    /// The shard whose consumer enqueues the tasks of a lane.
-    pub(crate) fn shard_of_lane(&self, lane: &str) -> u32 {
-        let shard = schema::spread(lane.as_bytes()) % u64::from(self.shards.max(1));
-        u32::try_from(shard).unwrap_or(0)
-    }
 }
 
 /// A snapshot of all definitions.

@@ -8,9 +8,6 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::jobs::JobEntry;
 
-/// Lanes that are looked at for each one that is asked for, so that a call is bounded where most lanes have no due task.
-const LANES_PER_TASK: usize = 4;
-
 const FIRST: &str = "SELECT lane FROM task INDEXED BY task_lane \
      WHERE job = ?1 AND lane_at IS NOT NULL ORDER BY lane LIMIT 1";
 const NEXT: &str = "SELECT lane FROM task INDEXED BY task_lane \
@@ -22,6 +19,8 @@ const DUE: &str = "SELECT id, state, lane_at FROM task INDEXED BY task_lane \
      WHERE job = ?1 AND lane = ?2 AND priority = ?3 AND lane_at <= ?4 ORDER BY lane_at LIMIT ?5";
 const NEXT_DUE: &str = "SELECT lane_at FROM task INDEXED BY task_lane_due \
      WHERE job = ?1 AND lane_at > ?2 ORDER BY lane_at LIMIT 1";
+const ANY_DUE: &str = "SELECT EXISTS (SELECT 1 FROM task INDEXED BY task_lane_due \
+     WHERE job = ?1 AND lane_at <= ?2)";
 const OLDEST: &str = "SELECT lane_at FROM task INDEXED BY task_lane_due \
      WHERE job = ?1 AND lane_at IS NOT NULL ORDER BY lane_at LIMIT 1";
 
@@ -30,35 +29,39 @@ pub(crate) fn lanes(
     entry: &JobEntry,
     query: &LaneQuery,
 ) -> rusqlite::Result<LanePage> {
-    let covers = |share: &dueline_ports::Share| share.covers(&entry.job.name, 0);
-    if !query.share.as_ref().is_none_or(covers) {
-        return Ok(LanePage {
-            is_last: true,
-            ..LanePage::default()
-        });
+    let mut page = LanePage::default();
+    if !query.is_covered() {
+        return Ok(page);
     }
-    let mut page = LanePage {
-        next_at: time_of(db, NEXT_DUE, (entry.row, query.now.millis()))?,
-        ..LanePage::default()
-    };
-    let mut with_tasks = 0;
-    let mut after = query.after.clone();
+    let (job, now) = (entry.row, query.now.millis());
+    page.next_at = time_of(db, NEXT_DUE, (job, now))?;
+    // Lanes whose tasks are all due later need not be examined.
+    let any_due: bool = db
+        .prepare_cached(ANY_DUE)?
+        .query_row((job, now), |row| row.get(0))?;
+    if !any_due {
+        return Ok(page);
+    }
     // First one task of each lane. Most calls find more lanes than they may return tasks.
-    while with_tasks < query.tasks_max && page.lanes.len() < query.tasks_max * LANES_PER_TASK {
-        let Some(name) = next_lane(db, entry, after.as_deref())? else {
-            page.is_last = true;
-            break;
-        };
-        let tasks = due_in_lane(db, entry, &name, query.now, 1)?;
-        with_tasks += usize::from(!tasks.is_empty());
-        after = Some(name.clone());
-        page.lanes.push(Lane { name, tasks });
-    }
-    let per_lane = query.tasks_per_lane(with_tasks);
-    if per_lane > 1 {
-        for lane in page.lanes.iter_mut().filter(|lane| !lane.tasks.is_empty()) {
-            lane.tasks = due_in_lane(db, entry, &lane.name, query.now, per_lane)?;
+    let mut examined = 0;
+    let mut name = next_lane(db, entry, query.after.as_deref())?;
+    while let Some(lane) = name
+        && page.lanes.len() < query.tasks_max
+        && examined < query.lanes_max()
+    {
+        examined += 1;
+        let tasks = due_in_lane(db, entry, &lane, query.now, 1)?;
+        name = next_lane(db, entry, Some(&lane))?;
+        page.end = name.as_ref().map(|_| lane.clone());
+        if !tasks.is_empty() {
+            page.lanes.push(Lane { name: lane, tasks });
         }
+    }
+    let per_lane = query.tasks_per_lane(page.lanes.len());
+    for lane in &mut page.lanes {
+        lane.tasks = due_in_lane(db, entry, &lane.name, query.now, per_lane + 1)?;
+        page.has_more |= lane.tasks.len() > per_lane;
+        lane.tasks.truncate(per_lane);
     }
     Ok(page)
 }

@@ -49,6 +49,11 @@ impl Writer {
             family: transition.family.is_some(),
         };
         task.advance(transition);
+        let admitted = job.admit_stored(&mut task);
+        let changed = ChangedColumns {
+            family: changed.family || admitted,
+            ..changed
+        };
         self.write_task(seq, &job, &task, changed)?;
         self.moved(shown.as_ref(), &task);
         if changed.owed && task.owed.is_none() {

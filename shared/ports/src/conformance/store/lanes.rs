@@ -72,7 +72,7 @@ pub async fn g_07_waiting_tasks_of_a_fair_job_are_read_by_lane(store: Arc<dyn St
     let page = read(&kit, 0, None, 30).await;
     let all = expected(&[("", &[4]), ("noisy", &[3, 0, 1]), ("quiet", &[2])]);
     assert_eq!(shown(&page, &tasks), all);
-    assert!(page.is_last);
+    assert_eq!((&page.end, page.has_more), (&None, false));
     assert_eq!(page.next_at, Some(at(5_000)));
     let names: Vec<_> = page.lanes.iter().map(|lane| &*lane.name).collect();
     assert!(names.is_sorted(), "{names:?}");
@@ -82,12 +82,12 @@ pub async fn g_07_waiting_tasks_of_a_fair_job_are_read_by_lane(store: Arc<dyn St
         shown(&page, &tasks),
         expected(&[("", &[4]), ("noisy", &[3])])
     );
-    let last = page.lanes.last().map(|lane| lane.name.clone());
-    let page = read(&kit, 0, last.as_deref(), 2).await;
+    assert!(page.has_more);
+    let page = read(&kit, 0, page.end.as_deref(), 2).await;
     assert_eq!(shown(&page, &tasks), expected(&[("quiet", &[2])]));
     let page = read(&kit, 5_000, Some("a"), 1).await;
     assert_eq!(shown(&page, &tasks), expected(&[("later", &[5])]));
-    assert!(!page.is_last);
+    assert!(page.end.is_some());
 }
 
 pub async fn g_07_a_task_is_in_its_lane_while_it_waits_and_only_then(store: Arc<dyn Store>) {
@@ -163,7 +163,12 @@ pub async fn g_07_tasks_from_before_the_fair_share_get_into_their_lanes_later(
     assert_eq!(shown(&read(&kit, 0, None, 10).await, &[]), expected(&[]));
     let due: Vec<_> = kit.due(0).await.tasks;
     assert_eq!(due.len(), 1);
-    let enqueued = kit.trigger(0, &task).await;
+    // The write that enqueues it makes it one that takes turns: its message must not pass those of other keys.
+    let trigger = kit.command(&task, kit.trigger_event(&task));
+    let enqueued = *kit.send(0, trigger).await.expect("enqueued").task;
+    let message = enqueued.message().expect("a message");
+    assert_eq!(message.due_at, enqueued.changed_at);
+    assert_eq!(kit.get(&task).await, enqueued);
     let running = kit.run(0, &enqueued, "w").await;
     let again = kit.finish(0, &running, retriable("later")).await;
     let retry_at = again.trigger_at().expect("a time").millis() - at(0).millis();
@@ -213,4 +218,28 @@ pub async fn g_07_places_are_limited_in_each_lane_and_ahead_of_the_workers(store
         (granted.granted, granted.is_full),
         (vec![tasks[2].id], true)
     );
+}
+
+pub async fn g_07_lanes_without_due_tasks_hide_none_that_have_some(store: Arc<dyn Store>) {
+    let kit = fair_kit(store).await;
+    let mut new = Vec::new();
+    for number in 0..30 {
+        let mut later = keyed(&kit, &format!("later {number:02}"));
+        later.due = Due::At(at(60_000));
+        new.push(later);
+    }
+    new.push(keyed(&kit, "now"));
+    let tasks = kit.create_all(0, new).await;
+    let (mut after, mut pages) = (None::<Arc<str>>, 0);
+    let found = loop {
+        let page = read(&kit, 0, after.as_deref(), 2).await;
+        pages += 1;
+        assert!(pages < 40, "the end of the lanes is not reached");
+        if !page.lanes.is_empty() {
+            break shown(&page, &tasks);
+        }
+        after = page.end;
+        assert!(after.is_some(), "the lane with a due task was passed over");
+    };
+    assert_eq!(found, expected(&[("now", &[30])]));
 }

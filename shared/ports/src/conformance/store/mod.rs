@@ -205,6 +205,7 @@ macro_rules! store_conformance {
             g_07_a_task_is_in_its_lane_while_it_waits_and_only_then
             g_07_tasks_from_before_the_fair_share_get_into_their_lanes_later
             g_07_places_are_limited_in_each_lane_and_ahead_of_the_workers
+            g_07_lanes_without_due_tasks_hide_none_that_have_some
             f_015_a_job_with_unfinished_tasks_is_not_deleted
             deleting_a_job_removes_its_finished_tasks
             stats_count_by_state_and_name_the_oldest_due_time

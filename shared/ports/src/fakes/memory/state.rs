@@ -145,6 +145,7 @@ impl MemoryContents {
         let transition = apply(before, &job.policy, &command.event, command.write, now)?;
         let mut after = before.clone();
         after.advance(transition);
+        job.admit_stored(&mut after);
         must_hold(check_transition(before, &after), &after);
         let index = self.indexes.entry(command.job.clone()).or_default();
         index.remove_state(before, stored.seq);

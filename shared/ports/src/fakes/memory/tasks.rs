@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     Applied, ChangePage, ChangeQuery, Command, Create, Created, DuePage, DueQuery, DueTask,
-    JobStats, Lane, LanePage, LaneQuery, ListOrder, ListQuery, OwnedTask, Page, Pruned, Share,
-    StoreError, TaskStore,
+    JobStats, Lane, LanePage, LaneQuery, ListOrder, ListQuery, OwnedTask, Page, Pruned, StoreError,
+    TaskStore,
 };
 
 #[async_trait]
@@ -174,21 +174,22 @@ fn due(contents: &MemoryContents, query: &DueQuery) -> DuePage {
 
 fn lanes(contents: &MemoryContents, query: &LaneQuery) -> LanePage {
     let mut page = LanePage::default();
-    let covers = |share: &Share| share.covers(&query.job, 0);
     let index = contents.indexes.get(&query.job);
-    let Some(index) = index.filter(|_| query.share.as_ref().is_none_or(covers)) else {
-        page.is_last = true;
+    let Some(index) = index.filter(|_| query.is_covered()) else {
         return page;
     };
     let after = query.after.as_ref();
     let mut lanes = index
         .lanes
         .iter()
-        .filter(|(name, _)| after.is_none_or(|after| *name > after));
-    let mut with_tasks = 0;
-    while with_tasks < query.tasks_max
+        .filter(|(name, _)| after.is_none_or(|after| *name > after))
+        .peekable();
+    let mut examined = 0;
+    while page.lanes.len() < query.tasks_max
+        && examined < query.lanes_max()
         && let Some((name, keys)) = lanes.next()
     {
+        examined += 1;
         let due = keys.iter().filter(|(_, at, ..)| *at <= query.now);
         let task = |(_, trigger_at, _, id): &(_, Timestamp, _, TaskId)| {
             Some(DueTask {
@@ -199,13 +200,15 @@ fn lanes(contents: &MemoryContents, query: &LaneQuery) -> LanePage {
             })
         };
         let tasks: Vec<_> = due.filter_map(task).collect();
-        with_tasks += usize::from(!tasks.is_empty());
-        let name = name.clone();
-        page.lanes.push(Lane { name, tasks });
+        if !tasks.is_empty() {
+            let name = name.clone();
+            page.lanes.push(Lane { name, tasks });
+        }
+        page.end = lanes.peek().map(|_| name.clone());
     }
-    page.is_last = lanes.next().is_none();
-    let per_lane = query.tasks_per_lane(with_tasks);
+    let per_lane = query.tasks_per_lane(page.lanes.len());
     for lane in &mut page.lanes {
+        page.has_more |= lane.tasks.len() > per_lane;
         lane.tasks.truncate(per_lane);
     }
     let times = index.lanes.values().flatten().map(|(_, at, ..)| *at);
