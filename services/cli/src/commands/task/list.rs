@@ -149,6 +149,7 @@ impl List {
     fn query(&self, limit: usize) -> Vec<(&'static str, String)> {
         let mut query = vec![("limit", limit.to_string())];
         query.extend(self.states.iter().map(|state| ("state", state.to_string())));
+        let is_other = self.order != ListOrder::default();
         let texts = [
             ("tag", self.tag.clone()),
             ("name", self.name.clone()),
@@ -159,7 +160,8 @@ impl List {
                 "schedule",
                 self.schedule.as_ref().map(|schedule| schedule.to_string()),
             ),
-            ("order", Some(self.order.to_string())),
+            // An older server does not know the parameter.
+            ("order", is_other.then(|| self.order.to_string())),
             ("cursor", self.cursor.clone()),
         ];
         query.extend(
