@@ -61,7 +61,7 @@ impl Presence {
         Self { records }
     }
 
-    /// Stores the records once. For the process that owns the store: nobody asks the store while it is gone, and the next one
+    /// Stores the records once. For the process that owns the store: no other process reads the store while it is gone, and the next one
     /// removes them.
     pub(crate) async fn enter(&self, store: &dyn WorkerStore) {
         if let Err(error) = store.put_workers(self.records.clone()).await {

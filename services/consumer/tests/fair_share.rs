@@ -243,7 +243,7 @@ async fn g_07_many_full_lanes_cause_few_scans() {
     let before = kit.store.scans();
     sleep(secs(20)).await;
     let scans = kit.store.scans() - before;
-    // A hundred looks, each of which reads all lanes in parts.
+    // The consumer reads the lanes five times a second, each time in some scans.
     assert!(scans <= 100 * 16, "{scans} scans in 20 s");
     // A key that comes in between has its turn all the same.
     let task = submit(&kit, "tenant 20b", 1).await.remove(0);

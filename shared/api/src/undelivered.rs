@@ -16,7 +16,7 @@ pub(crate) type ClaimedTask = (JobName, TaskId, Token);
 /// Claimed tasks in an answer that is not written yet. A server attaches it to its answer, as an extension.
 ///
 /// Once someone follows the answer ([`Undelivered::follow`]), the tasks are abandoned when the last clone is dropped without
-/// [`Undelivered::delivered`], so that another worker gets them at once and not after their claim timeout. Where nobody
+/// [`Undelivered::delivered`], so that another worker gets them at once and not after their claim timeout. Where no handler
 /// does, they count as delivered.
 #[derive(Clone)]
 pub struct Undelivered(Arc<OnTheWay>);

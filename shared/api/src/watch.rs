@@ -20,7 +20,7 @@ static STREAMS: Semaphore = Semaphore::const_new(STREAMS_MAX);
 /// Watches the tasks of a job, or one task, page by page.
 ///
 /// It holds no more than the page that it returns. Nothing is kept for it in between: it reads from its position, so a reader
-/// that is slow delays nobody, and one that is too slow gets an error with the reason `too_slow`. Dropping it ends the watch.
+/// that is slow delays no write, and one that is too slow gets an error with the reason `too_slow`. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct Watch<F: ?Sized> {
     frontend: Arc<F>,

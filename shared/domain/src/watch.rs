@@ -1,4 +1,4 @@
-//! What somebody who watches tasks is told about a change.
+//! What a watch reports about a change of a task.
 
 use crate::{JobName, StateKind, Task, TaskId, Timestamp, WorkerId, hash::fnv1a};
 
@@ -30,7 +30,7 @@ impl ChangeKind {
     }
 }
 
-/// A change of a task, as it is told: enough to know whether the task itself has to be read.
+/// A change of a task, as a watch reports it: enough to know whether the task itself has to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskNews {
     /// What has happened.
@@ -41,11 +41,11 @@ pub struct TaskNews {
     pub id: TaskId,
     /// When it happened.
     pub at: Timestamp,
-    /// How the task looks since then; `None` when it is not stored any more.
+    /// The task as it is since then; `None` when it is not stored any more.
     pub shown: Option<ShownTask>,
 }
 
-/// The part of a task whose changes are told. A heartbeat, a checkpoint and a settled effect change none of it.
+/// The part of a task whose changes a watch reports. A heartbeat, a checkpoint and a settled effect change none of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownTask {
     /// Its state.
@@ -63,7 +63,7 @@ pub struct ShownTask {
 }
 
 impl ShownTask {
-    /// What is told about a task.
+    /// What a watch reports about a task.
     pub fn of(task: &Task) -> Self {
         Self {
             state: task.kind(),
@@ -75,7 +75,7 @@ impl ShownTask {
         }
     }
 
-    /// A number by which a reader recognises what it was told before.
+    /// A number by which a reader recognises what it has got before.
     pub fn fingerprint(&self) -> u64 {
         let owner = self.owner.as_ref().map_or("", WorkerId::as_str);
         let text = format!(
@@ -96,7 +96,7 @@ impl TaskNews {
         Self::of(ChangeKind::Posted, task)
     }
 
-    /// What is to be told about a task that looked like `before`, or about one of which nothing was told; `None` when it
+    /// The change to report of a task that looked like `before`, or of one that was not reported yet; `None` when it
     /// looks the same.
     pub fn since(before: Option<&ShownTask>, task: &Task) -> Option<Self> {
         let had_ended = before.is_some_and(|before| before.state.is_final());

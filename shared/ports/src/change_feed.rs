@@ -29,7 +29,7 @@ const LINGER: Duration = Duration::from_secs(60);
 /// How often a reader that waits says that it is still there.
 const STILL_THERE: Duration = Duration::from_secs(20);
 
-/// The changes of the jobs that somebody watches.
+/// The changes of the watched jobs.
 ///
 /// A job is watched from the first read of its changes until a minute after the last one. For other jobs nothing is kept,
 /// and while no job is watched a writer pays one atomic load.
@@ -162,7 +162,7 @@ impl ChangeFeed {
         Ok(true)
     }
 
-    /// Adds changes in their order. Those of jobs that nobody watches are not kept.
+    /// Adds changes in their order. Those of jobs without a watch are not kept.
     pub fn publish(&self, news: impl IntoIterator<Item = TaskNews>) {
         let mut jobs = self.jobs();
         let mut woken: Option<(JobName, Arc<Notify>)> = None;

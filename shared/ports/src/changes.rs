@@ -1,4 +1,4 @@
-//! The part of the store seam that tells who watches what has changed.
+//! The part of the store seam that returns the changes of a job.
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::StoreError;
 pub struct ChangeQuery {
     /// The job.
     pub job: JobName,
-    /// Where the reader is. Without a position nothing is told but the present one.
+    /// Where the reader is. Without one the answer has only the present position.
     pub after: Option<ChangeCursor>,
     /// When this is.
     pub now: Timestamp,
     /// How long to wait for the first change.
     pub wait: Duration,
-    /// Most changes to tell.
+    /// Most changes to return.
     pub limit: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct ChangePage {
 /// A position among the changes of a job, as one process counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeCursor {
-    /// Names one count: a process begins a new one when somebody begins to watch the job.
+    /// Names one count: a process begins a new one when the first watch of the job begins.
     pub epoch: u64,
     /// How many changes the count has before this position.
     pub seq: u64,

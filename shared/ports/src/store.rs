@@ -119,8 +119,8 @@ pub trait TaskStore: Send + Sync + 'static {
     /// time only tasks are listed that have one, see [`ListOrder::WITH_DUE_TIME`].
     async fn list(&self, query: ListQuery) -> Result<Page, StoreError>;
 
-    /// What has changed among the tasks of a job since a position. Every task that is stored from then on is told, and how it
-    /// ends; states in between may be left out. A reader that was away for too long is told of a gap instead. A write without
+    /// What has changed among the tasks of a job since a position. Every task that is stored from then on is reported, and its
+    /// end; states in between may be left out. A reader that was away for too long gets a gap instead. A write without
     /// a reader costs no more for it. A store that several processes write reads its tasks to find the changes: it says how
     /// late and how completely. `NotFound` if the job does not exist. Cancel safe.
     async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError>;

@@ -1,4 +1,4 @@
-//! `changes`: finds what has changed in a job by reading it, while somebody asks.
+//! `changes`: finds what has changed in a job by reading it, while a client asks.
 //!
 //! No process writes anything for those who watch. The process that is asked reads the entries of the job in the due index,
 //! which are its unfinished tasks, and the tasks whose ids are of the last seconds; compares them with what it found before;
@@ -29,7 +29,7 @@ const READ_EVERY: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: u32 = 10;
 /// Most unfinished tasks of a watched job: their ids are kept in memory and compared at each read.
 const OPEN_MAX: usize = 20_000;
-/// Unfinished tasks up to which each of them is read each time, so that its moves are told as well.
+/// Unfinished tasks up to which each of them is read each time, so that its moves are reported as well.
 const FEW: usize = 100;
 /// How far back the ids of new tasks are read: clocks of hosts may differ by so much, and a write may take so long.
 const OVERLAP: Duration = Duration::from_secs(10);
@@ -63,8 +63,8 @@ struct KnownTasks {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct KnownTask {
-    /// What was told of it; `None` for a task that was there before anybody watched.
-    told: Option<u64>,
+    /// A hash of what was reported of it; `None` for a task that is older than the watch.
+    reported: Option<u64>,
     ended: bool,
 }
 
@@ -184,8 +184,8 @@ impl DynamoStore {
         let unclear: Vec<TaskId> = found.recent.difference(&found.open).copied().collect();
         for (id, (task, shown)) in self.shown_tasks(entry, &unclear).await? {
             let ended = task.kind().is_final();
-            let told = Some(shown.fingerprint());
-            known.insert(id, KnownTask { told, ended });
+            let reported = Some(shown.fingerprint());
+            known.insert(id, KnownTask { reported, ended });
         }
         Ok(known)
     }
@@ -208,7 +208,7 @@ impl DynamoStore {
             let may_have_moved = are_few && found.open.contains(id);
             (has_gone || may_have_moved).then_some(*id)
         }));
-        // In the order of the ids, so that tasks that came in a row are told in their order.
+        // In the order of the ids, so that tasks that came in a row are reported in their order.
         to_read.sort_unstable();
         let tasks = self.shown_tasks(entry, &to_read).await?;
         let mut news = Vec::new();
@@ -219,7 +219,7 @@ impl DynamoStore {
                 }
                 continue;
             };
-            let told = shown.fingerprint();
+            let reported = shown.fingerprint();
             let is_new = new.contains(&id);
             if is_new && task.created_at.after(OLD) >= now {
                 let posted = TaskNews::posted(task);
@@ -227,16 +227,21 @@ impl DynamoStore {
                 if task.kind().is_final() {
                     news.extend(TaskNews::since(None, task).map(|news| with_shown(news, shown)));
                 }
-            } else if is_new || known.get(&id).is_some_and(|task| task.told != Some(told)) {
-                let first_look = !is_new && known.get(&id).is_some_and(|task| task.told.is_none());
+            } else if is_new
+                || known
+                    .get(&id)
+                    .is_some_and(|task| task.reported != Some(reported))
+            {
+                let first_look =
+                    !is_new && known.get(&id).is_some_and(|task| task.reported.is_none());
                 // Of a task that was there before anybody watched, only the end is news at the first look.
                 if !first_look || task.kind().is_final() {
                     news.extend(TaskNews::since(None, task).map(|news| with_shown(news, shown)));
                 }
             }
             let ended = task.kind().is_final();
-            let told = Some(told);
-            known.insert(id, KnownTask { told, ended });
+            let reported = Some(reported);
+            known.insert(id, KnownTask { reported, ended });
         }
         // A finished task stays known while it could be taken for a new one.
         known.retain(|id, task| !task.ended || here(id));
@@ -279,7 +284,7 @@ impl DynamoStore {
 }
 
 impl ChangeReads {
-    /// What is known of a job; nothing if nobody has watched it for a while. What was known of jobs that nobody watches any
+    /// What is known of a job; nothing if it was not watched for a while. What was known of jobs that are not watched any
     /// more is dropped.
     fn known(&self, job: &JobName, is_new: bool) -> Arc<tokio::sync::Mutex<KnownTasks>> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -269,7 +269,7 @@ async fn units_of_polls(tasks: usize, seconds: i64) -> Vec<f64> {
 #[tokio::test]
 async fn a_long_backlog_is_polled_for_a_bounded_number_of_read_units() {
     let units = units_of_polls(4_000, 45).await;
-    // The first polls read what nobody has read before.
+    // The first polls read what this process has not read before.
     let (first, later) = units.split_at(4);
     assert!(first.iter().sum::<f64>() <= 2_500.0, "{units:?}");
     let each = later.iter().sum::<f64>() / 41.0;

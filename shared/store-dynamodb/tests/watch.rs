@@ -26,23 +26,23 @@ async fn page(reader: &TaskDriver, after: Option<ChangeCursor>, wait: u64) -> Ch
 }
 
 /// The changes of this kind, once there are so many.
-async fn told(
+async fn reported(
     reader: &TaskDriver,
     after: &mut ChangeCursor,
     kind: ChangeKind,
     count: usize,
 ) -> Vec<TaskNews> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..10 {
         let page = page(reader, Some(*after), 2).await;
         *after = page.next;
         let news = page.changes.into_iter().map(|(news, _)| news);
-        told.extend(news.filter(|news| news.kind == kind));
-        if told.len() >= count {
-            return told;
+        reported.extend(news.filter(|news| news.kind == kind));
+        if reported.len() >= count {
+            return reported;
         }
     }
-    panic!("{count} changes of kind {kind:?} were expected: {told:#?}");
+    panic!("{count} changes of kind {kind:?} were expected: {reported:#?}");
 }
 
 fn ids(news: &[TaskNews]) -> Vec<TaskId> {
@@ -64,7 +64,7 @@ async fn f_086_what_another_process_writes_is_told_and_costs_no_write() {
     for _ in 0..MANY {
         tasks.push(writer.create(0, writer.task(10)).await);
     }
-    let posted = told(&reader, &mut after, ChangeKind::Posted, MANY).await;
+    let posted = reported(&reader, &mut after, ChangeKind::Posted, MANY).await;
     let mut expected: Vec<_> = tasks.iter().map(|task| task.id).collect();
     expected.sort_unstable();
     assert_eq!(ids(&posted), expected);
@@ -78,17 +78,17 @@ async fn f_086_what_another_process_writes_is_told_and_costs_no_write() {
 
     let running = writer.run(10, &tasks[7]).await;
     writer.succeed(20, &running).await;
-    let ended = told(&reader, &mut after, ChangeKind::Ended, 1).await;
+    let ended = reported(&reader, &mut after, ChangeKind::Ended, 1).await;
     assert_eq!(ids(&ended), [tasks[7].id]);
     assert_eq!(reader.cost().write_units, 0.0, "a watch writes nothing");
 
-    // A reader with a process of its own is told the same.
+    // A reader with a process of its own gets the same.
     let other = writer.with(&kit::open(&options).await);
     let mut from_now = page(&other, None, 0).await.next;
     let running = writer.run(30, &tasks[8]).await;
     writer.succeed(40, &running).await;
     for (process, after) in [(&reader, &mut after), (&other, &mut from_now)] {
-        let ended = told(process, after, ChangeKind::Ended, 1).await;
+        let ended = reported(process, after, ChangeKind::Ended, 1).await;
         assert_eq!(ids(&ended), [tasks[8].id]);
     }
 }

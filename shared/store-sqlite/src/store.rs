@@ -321,7 +321,7 @@ impl TaskStore for SqliteStore {
     async fn changes(&self, query: ChangeQuery) -> Result<ChangePage, StoreError> {
         self.entry(&query.job)?;
         if self.feed.watch(&query.job, query.now)? {
-            // What the writer has executed before it knew of this reader is committed now, and what it commits later is told.
+            // What the writer has executed before it knew of this reader is committed now, and what it commits later is reported.
             self.writer()?.call(|_| Ok(())).await?;
         }
         self.feed.read(query).await

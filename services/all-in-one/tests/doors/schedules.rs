@@ -112,7 +112,7 @@ async fn f_015_the_frequency_of_a_job_is_the_same_through_rest_grpc_and_embedded
     let frequency = doors().await;
     assert_eq!(frequency.as_deref(), Some("30 2 * * * Europe/Berlin"));
     let unread = node.grpc().call(&call, get(false)).await.unwrap();
-    assert_eq!(unread.frequency, None, "nobody asked for it");
+    assert_eq!(unread.frequency, None, "the call did not ask for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,8 +19,8 @@ use crate::node::{TestNode, mail, new_task};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// What a reader was told: kinds and tasks.
-type Told = Vec<(String, String)>;
+/// The changes that a reader got: kinds and tasks.
+type Reported = Vec<(String, String)>;
 
 /// Reads server-sent events.
 struct Events {
@@ -99,49 +99,49 @@ fn is_end(kind: &str) -> bool {
     matches!(kind, "posted" | "ended")
 }
 
-async fn told_by_rest(mut events: Events, count: usize) -> Told {
-    let mut told = Told::new();
-    while told.len() < count {
+async fn reported_by_rest(mut events: Events, count: usize) -> Reported {
+    let mut reported = Reported::new();
+    while reported.len() < count {
         let (name, id, change) = events.next().await.expect("an endless stream");
         if is_end(&name) {
             assert_eq!(change["cursor"], id.as_str());
-            told.push((name, change["id"].as_str().unwrap().to_owned()));
+            reported.push((name, change["id"].as_str().unwrap().to_owned()));
         }
     }
-    told
+    reported
 }
 
-async fn told_by_grpc(
+async fn reported_by_grpc(
     mut changes: tonic::Streaming<proto::ReadChangesResponse>,
     count: usize,
-) -> Told {
-    let mut told = Told::new();
-    while told.len() < count {
+) -> Reported {
+    let mut reported = Reported::new();
+    while reported.len() < count {
         let page = timeout(SOON, changes.message()).await.unwrap().unwrap();
         for change in page.expect("an endless stream").changes {
             let kind = proto::ChangeKind::try_from(change.kind).unwrap();
             let name = kind.as_str_name().trim_start_matches("CHANGE_KIND_");
             let name = name.to_lowercase();
             if is_end(&name) {
-                told.push((name, change.id));
+                reported.push((name, change.id));
             }
         }
     }
-    told
+    reported
 }
 
-async fn told_embedded(mut watch: Watch<dyn Frontend>, count: usize) -> Told {
-    let mut told = Told::new();
-    while told.len() < count {
+async fn reported_embedded(mut watch: Watch<dyn Frontend>, count: usize) -> Reported {
+    let mut reported = Reported::new();
+    while reported.len() < count {
         let page = timeout(SOON, watch.next_page()).await.unwrap().unwrap();
         for change in page.expect("an endless watch").changes {
             let name = change.news.kind.name().to_owned();
             if is_end(&name) {
-                told.push((name, change.news.id.to_string()));
+                reported.push((name, change.news.id.to_string()));
             }
         }
     }
-    told
+    reported
 }
 
 /// Cannot call an embedded watch without a first page, which says that it watches.
@@ -173,24 +173,24 @@ async fn f_086_a_hundred_tasks_are_told_as_posted_and_ended_through_each_door() 
     assert!(first.changes.is_empty() && !first.next.is_empty());
     let watch = embedded(&node).await;
     let mut readers = JoinSet::new();
-    readers.spawn(told_by_rest(events, 200));
-    readers.spawn(told_by_grpc(changes, 200));
-    readers.spawn(told_embedded(watch, 200));
+    readers.spawn(reported_by_rest(events, 200));
+    readers.spawn(reported_by_grpc(changes, 200));
+    readers.spawn(reported_embedded(watch, 200));
     let ids = post(&node, 100).await;
     for id in &ids {
         consume(&node, *id).await;
     }
     let expected: BTreeSet<String> = ids.iter().map(ToString::to_string).collect();
-    for told in readers.join_all().await {
+    for reported in readers.join_all().await {
         for kind in ["posted", "ended"] {
-            let of_kind = told.iter().filter(|(name, _)| name == kind);
+            let of_kind = reported.iter().filter(|(name, _)| name == kind);
             let of_kind: BTreeSet<String> = of_kind.map(|(_, id)| id.clone()).collect();
             assert_eq!(of_kind, expected, "{kind}");
         }
     }
-    // Who comes back with a position is told the rest, through any door.
+    // A reader that comes back with a position gets the rest, through each door.
     let again = Events::open(&node, "jobs/mail/watch", Some(&start)).await;
-    assert_eq!(told_by_rest(again, 200).await.len(), 200);
+    assert_eq!(reported_by_rest(again, 200).await.len(), 200);
     let path = format!("jobs/mail/changes?cursor={start}&limit=1000");
     let page = node.send(Method::GET, &path, None).await;
     let all = page["changes"].as_array().unwrap();
@@ -201,7 +201,7 @@ async fn f_086_a_hundred_tasks_are_told_as_posted_and_ended_through_each_door() 
     assert_eq!(claimed.unwrap()["owner"], "ann");
     let middle = all[149]["cursor"].as_str().unwrap();
     let rest = node.grpc().raw().watch_tasks(request(middle, "")).await;
-    let rest = told_by_grpc(rest.unwrap().into_inner(), 75).await;
+    let rest = reported_by_grpc(rest.unwrap().into_inner(), 75).await;
     assert!(rest.iter().all(|(name, _)| name == "ended"), "{rest:?}");
 }
 
@@ -237,7 +237,7 @@ async fn f_086_one_task_is_watched_until_it_has_ended_through_each_door() {
     assert_eq!(shown.state, StateKind::Cancelled);
     assert!(watch.next_page().await.unwrap().is_none());
     assert!(since.elapsed() < Duration::from_secs(5));
-    // A task that has ended is told as that at once.
+    // A task that has ended is reported as ended at once.
     let mut late = Watch::task(node.frontend(), mail(), id);
     let page = late.next_page().await.unwrap().unwrap();
     assert_eq!(page.changes[0].news.kind, ChangeKind::Ended);
@@ -271,7 +271,7 @@ async fn f_086_a_callback_that_sleeps_or_panics_slows_no_submit_and_ends_no_boar
         let page = watch.next_page().await.unwrap().unwrap();
         assert!(page.changes.is_empty(), "the callback of a test panics");
     });
-    // A connection that nobody reads.
+    // A connection whose client does not read.
     let stalled = Events::open(&node, "jobs/mail/watch", None).await;
     let during = submit_time(&node).await;
     assert!(
@@ -302,7 +302,7 @@ async fn f_086_a_reader_that_is_too_slow_is_dropped_with_the_reason() {
     assert_eq!((&*name, &problem["reason"]), ("error", &json!("too_slow")));
     let refused = watch.next_page().await.unwrap_err();
     assert_eq!(refused.reason(), &ErrorReason::TooSlow);
-    // It may watch on behind the gap, and its old position is told as too old.
+    // It may watch on behind the gap, and its old position is refused as too old.
     assert!(watch.next_page().await.is_ok());
     let mut again = Events::open(&node, "jobs/mail/watch", Some(&cursor)).await;
     assert_eq!(again.next().await.unwrap().0, "position");

@@ -193,7 +193,7 @@ impl Inner {
             let family = found.as_ref().and_then(Task::family);
             next = family.and_then(|family| Some(family.parent.as_ref()?.task.clone()));
         }
-        // Whoever follows a task waits for its whole family; a child waits for the own run of its parent alone.
+        // A follower of a task waits for its whole family; a child waits for the own run of its parent alone.
         let mut seen: BTreeSet<(TaskAddress, EdgeKind)> = BTreeSet::new();
         let follow = |one: &Predecessor| (one.task.clone(), EdgeKind::Follower);
         let mut left: Vec<_> = after.iter().map(follow).collect();

@@ -20,8 +20,8 @@ impl Serve for ReadChanges {
     async fn serve(self, inner: &Inner, call: &Call) -> Result<WatchPage, ApiError> {
         let until = end_of_wait(call, self.wait);
         if let Some(id) = self.id {
-            let told = self.task_cursor()?;
-            return inner.watch_task(&self.job, id, told, until).await;
+            let reported = self.task_cursor()?;
+            return inner.watch_task(&self.job, id, reported, until).await;
         }
         let query = ChangeQuery {
             after: self.job_cursor()?,
@@ -50,12 +50,12 @@ fn page(page: ChangePage) -> WatchPage {
 }
 
 impl Inner {
-    /// Reads one task until it is another one than the reader was told. Nothing is missed but states in between.
+    /// Reads one task until it is another one than the one that the reader has got. Nothing is missed but states in between.
     async fn watch_task(
         &self,
         job: &JobName,
         id: TaskId,
-        told: Option<u64>,
+        reported: Option<u64>,
         until: Instant,
     ) -> Result<WatchPage, ApiError> {
         // Subscribed before the first read, so that an end in between is not missed.
@@ -64,8 +64,8 @@ impl Inner {
         loop {
             let found = match self.deps.store.get(job, &id).await? {
                 Some(task) => TaskNews::since(None, &task),
-                // Only a reader that was told of the task before knows that it was there.
-                None if told.is_some() => {
+                // Only a reader that has got the task before knows that it was there.
+                None if reported.is_some() => {
                     self.job(job).await?;
                     let now = self.deps.clock.now();
                     Some(TaskNews::removed(job.clone(), id, now))
@@ -77,7 +77,7 @@ impl Inner {
                 let shown = news.shown.as_ref();
                 shown.map_or(0, dueline_domain::ShownTask::fingerprint)
             };
-            if let Some(news) = found.filter(|news| Some(fingerprint(news)) != told) {
+            if let Some(news) = found.filter(|news| Some(fingerprint(news)) != reported) {
                 let cursor = ReadChanges::cursor_of_task(fingerprint(&news));
                 let next = cursor.clone();
                 return Ok(WatchPage {
@@ -89,7 +89,7 @@ impl Inner {
             if now >= until {
                 return Ok(WatchPage {
                     changes: Vec::new(),
-                    next: ReadChanges::cursor_of_task(told.unwrap_or_default()),
+                    next: ReadChanges::cursor_of_task(reported.unwrap_or_default()),
                     gap: false,
                 });
             }

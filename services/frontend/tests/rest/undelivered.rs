@@ -1,4 +1,4 @@
-//! Answers with claimed tasks that nobody takes.
+//! Answers with claimed tasks that no client reads.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tells what has changed among the tasks of a job.
+//! Returns what has changed among the tasks of a job.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use dueline_ports::ChangeCursor;
 use super::Operation;
 use crate::{ApiError, ErrorReason, check};
 
-/// Tells what has changed among the tasks of a job, or of one task, since a position. Waits for the first change. Without a
+/// Returns what has changed among the tasks of a job, or of one task, since a position. Waits for the first change. Without a
 /// position the answer comes at once: for a job it is the present position, for one task its present state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadChanges {
@@ -20,7 +20,7 @@ pub struct ReadChanges {
     pub cursor: Option<Arc<str>>,
     /// How long to wait for the first change.
     pub wait: Duration,
-    /// Most changes to tell.
+    /// Most changes to return.
     pub limit: usize,
 }
 
@@ -31,7 +31,7 @@ pub struct WatchPage {
     pub changes: Vec<WatchedChange>,
     /// Where to go on.
     pub next: Arc<str>,
-    /// Changes before these were missed: the position is too old, or of another process. Whoever keeps a picture of the job
+    /// Changes before these were missed: the position is too old, or of another process. A client that keeps a picture of the job
     /// lists its tasks, and goes on from `next`.
     pub gap: bool,
 }
@@ -54,7 +54,7 @@ impl ReadChanges {
         cursor.transpose().map_err(|_| foreign_cursor())
     }
 
-    /// What the reader of one task was told last.
+    /// A hash of what the reader of one task got last.
     pub fn task_cursor(&self) -> Result<Option<u64>, ApiError> {
         let parse = |text: &str| {
             let hex = text.strip_prefix(TASK_PREFIX)?;
@@ -65,7 +65,7 @@ impl ReadChanges {
         cursor.transpose()
     }
 
-    /// The position of a reader of one task who was told this.
+    /// The position of a reader of one task after this was reported.
     pub fn cursor_of_task(fingerprint: u64) -> Arc<str> {
         format!("{TASK_PREFIX}{fingerprint:x}").into()
     }

@@ -1,4 +1,4 @@
-//! What is told to somebody who watches.
+//! The changes that a watch reports.
 
 use dueline_domain::{JobName, StateKind, TaskId, WorkerId};
 use serde::{Deserialize, Serialize};

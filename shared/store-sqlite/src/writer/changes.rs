@@ -1,12 +1,12 @@
-//! What the writer tells those who watch: collected while a transaction is open, told after its commit. Nothing is collected
-//! while nobody watches.
+//! The changes that the writer publishes: collected while a transaction is open, published after its commit. Nothing is collected
+//! while no job is watched.
 
 use dueline_domain::{ShownTask, Task, TaskId, TaskNews, Timestamp};
 
 use super::Writer;
 
 impl Writer {
-    /// How a task looks that is about to be changed.
+    /// A task as it is before its change.
     pub(super) fn shown(&self, task: &Task) -> Option<ShownTask> {
         self.feed.is_watched().then(|| ShownTask::of(task))
     }
@@ -23,7 +23,7 @@ impl Writer {
         }
     }
 
-    /// Tasks of deleted jobs are not told: nobody can watch them.
+    /// Tasks of deleted jobs are not reported: such a job cannot be watched.
     pub(super) fn removed(&mut self, job_row: i64, id: [u8; 16], now: Timestamp) {
         if !self.feed.is_watched() {
             return;
@@ -34,8 +34,8 @@ impl Writer {
         }
     }
 
-    /// Tells what has been committed.
-    pub(super) fn tell(&mut self) {
+    /// Publishes what has been committed.
+    pub(super) fn publish(&mut self) {
         if !self.news.is_empty() {
             self.feed.publish(self.news.drain(..));
         }

@@ -125,9 +125,9 @@ pub(crate) struct Writer {
     places: LocalPlaces,
     files: FileNames,
     health: Arc<WriteHealth>,
-    /// Tells those who watch.
+    /// Publishes changes to watches.
     feed: Arc<ChangeFeed>,
-    /// What the open transaction is about to tell.
+    /// The changes of the open transaction.
     news: Vec<TaskNews>,
 }
 
@@ -179,7 +179,7 @@ impl Writer {
             match self.transaction(&mut requests, waiting) {
                 Ok(()) if self.owns_file() => {
                     self.prune.committed();
-                    self.tell();
+                    self.publish();
                     if std::mem::take(&mut self.jobs_changed) {
                         self.shared.store(self.jobs.clone());
                     }

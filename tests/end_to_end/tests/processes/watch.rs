@@ -15,8 +15,10 @@ fn lines(folder: &TestFolder, name: &str) -> Vec<Value> {
         .collect()
 }
 
-fn told_if(is_told: bool, told: &[Value]) -> Result<(), String> {
-    is_told.then_some(()).ok_or_else(|| format!("{told:?}"))
+fn reported_if(is_reported: bool, reported: &[Value]) -> Result<(), String> {
+    is_reported
+        .then_some(())
+        .ok_or_else(|| format!("{reported:?}"))
 }
 
 fn watch(folder: &TestFolder, url: &str, name: &str, target: &str) -> ChildProcess {
@@ -36,20 +38,23 @@ async fn f_086_a_watch_of_the_command_line_survives_a_restart_and_ends_with_its_
     let mut of_job = watch(&folder, server.url(), "job", "mail");
     let mut of_task = watch(&folder, server.url(), "task", &format!("mail/{task}"));
     wait_until("the job to be watched", s(30), async || {
-        let told = lines(&folder, "job.out");
-        told_if(told.iter().any(|line| line["kind"] == "position"), &told)
+        let reported = lines(&folder, "job.out");
+        reported_if(
+            reported.iter().any(|line| line["kind"] == "position"),
+            &reported,
+        )
     })
     .await;
     wait_until("the task is shown", s(20), async || {
-        let told = lines(&folder, "task.out");
-        told_if(told.len() == 1, &told)
+        let reported = lines(&folder, "task.out");
+        reported_if(reported.len() == 1, &reported)
     })
     .await;
     let second = server.api.submit("mail", json!({})).await;
-    wait_until("a post is told", s(20), async || {
-        let told = lines(&folder, "job.out");
+    wait_until("a post is reported", s(20), async || {
+        let reported = lines(&folder, "job.out");
         let is_it = |change: &Value| change["kind"] == "posted" && change["id"] == second.as_str();
-        told_if(told.iter().any(is_it), &told)
+        reported_if(reported.iter().any(is_it), &reported)
     })
     .await;
     server.kill().await;
@@ -61,22 +66,25 @@ async fn f_086_a_watch_of_the_command_line_survives_a_restart_and_ends_with_its_
     // It has not succeeded.
     let status = of_task.exited(s(30)).await;
     assert_eq!(status.code(), Some(6), "{}", of_task.log());
-    let told = lines(&folder, "task.out");
-    let last = told.last().unwrap();
-    assert_eq!(last["kind"], "ended", "{told:?}");
-    assert_eq!(last["state"], "cancelled", "{told:?}");
+    let reported = lines(&folder, "task.out");
+    let last = reported.last().unwrap();
+    assert_eq!(last["kind"], "ended", "{reported:?}");
+    assert_eq!(last["state"], "cancelled", "{reported:?}");
     // The server that was killed had counted the changes: the new one says that it has not.
     wait_until("the job is watched again", s(30), async || {
-        let told = lines(&folder, "job.out");
-        told_if(told.iter().any(|change| change["kind"] == "gap"), &told)
+        let reported = lines(&folder, "job.out");
+        reported_if(
+            reported.iter().any(|change| change["kind"] == "gap"),
+            &reported,
+        )
     })
     .await;
     let third = server.api.submit("mail", json!({})).await;
-    wait_until("a post is told after the restart", s(20), async || {
-        let told = lines(&folder, "job.out");
-        told_if(
-            told.iter().any(|change| change["id"] == third.as_str()),
-            &told,
+    wait_until("a post is reported after the restart", s(20), async || {
+        let reported = lines(&folder, "job.out");
+        reported_if(
+            reported.iter().any(|change| change["id"] == third.as_str()),
+            &reported,
         )
     })
     .await;

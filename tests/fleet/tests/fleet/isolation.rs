@@ -134,7 +134,7 @@ async fn g_07_a_fleet_runs_no_more_tasks_of_a_job_at_once_than_its_limit() {
     assert_eq!(most, i64::try_from(LIMIT).unwrap());
 }
 
-/// Tasks of the noisy key, slots of the worker, most running tasks of a key, and how long a task runs.
+/// Tasks of the noisy key, most running tasks of a key, and tasks of the quiet key.
 const NOISY: usize = 400;
 const KEY_LIMIT: usize = 3;
 const QUIET: usize = 12;

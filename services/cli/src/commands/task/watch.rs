@@ -86,7 +86,7 @@ impl Watch {
         let is_task = self.target.id.is_some();
         match timeout_at(until, self.watch(context)).await {
             Ok(ended) => ended,
-            // Somebody who watches a job for a while has got what was asked for.
+            // A watch of a job that ends at its timeout has succeeded.
             Err(_) if !is_task => Ok(Exit::Ok),
             Err(_) => {
                 let message = format!("the task has not ended after {}", span(timeout));

@@ -35,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(watch))
 }
 
-/// Tell what has changed
+/// Read changes
 ///
 /// The changes of the tasks of a job since `cursor`; the answer comes with the first of them, or without any when the wait is
 /// over. Without `cursor` the answer comes at once: for a job it holds the present position, for one task its present state.

@@ -46,7 +46,7 @@ impl FrontendServer {
         Ok(Response::new(answer))
     }
 
-    /// Tells changes until the reader goes, or is too slow.
+    /// Sends changes until the reader disconnects or is too slow.
     fn watch(
         &self,
         mut request: Request<proto::ReadChangesRequest>,

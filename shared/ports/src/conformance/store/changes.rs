@@ -1,4 +1,4 @@
-//! What somebody who watches a job is told.
+//! The changes that a watch of a job reports.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,14 +35,14 @@ async fn begin(kit: &StoreKit) -> ChangeCursor {
     page.next
 }
 
-/// Reads on until `count` changes of these kinds were told.
-async fn told(
+/// Reads on until `count` changes of these kinds were reported.
+async fn reported(
     kit: &StoreKit,
     mut after: ChangeCursor,
     kinds: &[ChangeKind],
     count: usize,
 ) -> (Vec<TaskNews>, ChangeCursor) {
-    let mut told: Vec<TaskNews> = Vec::new();
+    let mut reported: Vec<TaskNews> = Vec::new();
     for _ in 0..LAG_MAX {
         let waiting = ChangeQuery {
             wait: secs(1),
@@ -56,12 +56,12 @@ async fn told(
         }
         after = page.next;
         let news = page.changes.into_iter().map(|(news, _)| news);
-        told.extend(news.filter(|news| kinds.contains(&news.kind)));
-        if told.len() >= count {
-            return (told, after);
+        reported.extend(news.filter(|news| kinds.contains(&news.kind)));
+        if reported.len() >= count {
+            return (reported, after);
         }
     }
-    panic!("{count} changes were expected: {told:#?}");
+    panic!("{count} changes were expected: {reported:#?}");
 }
 
 fn ids_of(news: &[TaskNews], kind: ChangeKind) -> Vec<TaskId> {
@@ -84,14 +84,14 @@ pub async fn f_086_every_post_and_every_end_is_told_once(store: Arc<dyn Store>) 
     for n in 0..10 {
         let task = kit.create(10 + n, kit.new_task()).await;
         expected.push(task.id);
-        // Half of them have ended when somebody looks for the first time.
+        // Half of them have ended when the watch reads for the first time.
         let task = kit.run(20, &task, "w").await;
         match n % 2 {
             0 => drop(kit.finish(30, &task, success("1")).await),
             _ => running.push(task),
         }
     }
-    let (posted, next) = told(&kit, start, &[ChangeKind::Posted], 10).await;
+    let (posted, next) = reported(&kit, start, &[ChangeKind::Posted], 10).await;
     expected.sort_unstable();
     assert_eq!(ids_of(&posted, ChangeKind::Posted), expected);
     for task in &running {
@@ -101,7 +101,7 @@ pub async fn f_086_every_post_and_every_end_is_told_once(store: Arc<dyn Store>) 
     kit.finish(60, &old, success("1")).await;
     // From the beginning, as a reader whose connection broke.
     let both = [ChangeKind::Posted, ChangeKind::Ended];
-    let (news, end) = told(&kit, start, &both, 21).await;
+    let (news, end) = reported(&kit, start, &both, 21).await;
     expected.push(old.id);
     expected.sort_unstable();
     assert_eq!(ids_of(&news, ChangeKind::Ended), expected);
@@ -111,7 +111,7 @@ pub async fn f_086_every_post_and_every_end_is_told_once(store: Arc<dyn Store>) 
         assert_eq!(shown.state, StateKind::Succeeded);
     }
     // From where the first reader was, only the rest.
-    let (rest, _) = told(&kit, next, &[ChangeKind::Ended], 1).await;
+    let (rest, _) = reported(&kit, next, &[ChangeKind::Ended], 1).await;
     assert!(ids_of(&rest, ChangeKind::Posted).is_empty(), "{rest:?}");
     let quiet = page(&kit, query(Some(end), 1_000)).await;
     assert_eq!(quiet.changes, []);
@@ -122,18 +122,18 @@ pub async fn f_086_the_moves_of_a_task_are_told(store: Arc<dyn Store>) {
     let kit = StoreKit::new(store).await;
     let start = begin(&kit).await;
     let task = kit.create(10, kit.new_task()).await;
-    let (_, next) = told(&kit, start, &[ChangeKind::Posted], 1).await;
+    let (_, next) = reported(&kit, start, &[ChangeKind::Posted], 1).await;
     let task = kit.run(20, &task, "w").await;
     // A heartbeat is no news.
     let token = super::kit::token(&task);
     let task = kit.apply(30, &task, Event::Heartbeat { token }).await;
-    let (moves, next) = told(&kit, next, &[ChangeKind::Changed], 1).await;
+    let (moves, next) = reported(&kit, next, &[ChangeKind::Changed], 1).await;
     let last = moves.last().and_then(|news| news.shown.as_ref());
     let last = last.expect("a task that is stored");
     assert!(last.state.is_owned(), "{moves:?}");
     assert_eq!(last.owner, task.worker().cloned());
     kit.finish(40, &task, success("1")).await;
-    let (end, _) = told(&kit, next, &[ChangeKind::Ended], 1).await;
+    let (end, _) = reported(&kit, next, &[ChangeKind::Ended], 1).await;
     let shown = end[0].shown.as_ref().expect("a task that is stored");
     assert_eq!(
         (shown.state, shown.attempt),
@@ -147,7 +147,7 @@ pub async fn f_086_tasks_of_other_jobs_are_not_told(store: Arc<dyn Store>) {
     let start = begin(&kit).await;
     kit.create(10, kit.new_task_of("post")).await;
     let of_mail = kit.create(20, kit.new_task()).await;
-    let (news, _) = told(&kit, start, &[ChangeKind::Posted], 1).await;
+    let (news, _) = reported(&kit, start, &[ChangeKind::Posted], 1).await;
     assert_eq!(ids_of(&news, ChangeKind::Posted), [of_mail.id]);
     let unknown = ChangeQuery {
         job: job_name("nobody"),
@@ -169,7 +169,7 @@ pub async fn f_086_a_position_of_another_count_is_told_of_a_gap(store: Arc<dyn S
     assert!(page.gap && page.changes.is_empty(), "{page:?}");
     // The answer says where to go on.
     let task = kit.create(10, kit.new_task()).await;
-    let (news, _) = told(&kit, page.next, &[ChangeKind::Posted], 1).await;
+    let (news, _) = reported(&kit, page.next, &[ChangeKind::Posted], 1).await;
     assert_eq!(ids_of(&news, ChangeKind::Posted), [task.id]);
 }
 
@@ -179,7 +179,7 @@ pub async fn f_086_each_of_several_readers_is_told_everything(store: Arc<dyn Sto
     let mut readers = JoinSet::new();
     for _ in 0..3 {
         let kit = kit.clone();
-        readers.spawn(async move { told(&kit, start, &[ChangeKind::Posted], 30).await.0 });
+        readers.spawn(async move { reported(&kit, start, &[ChangeKind::Posted], 30).await.0 });
     }
     let mut tasks: BTreeMap<TaskId, NewTask> = BTreeMap::new();
     for _ in 0..30 {
@@ -202,7 +202,7 @@ pub async fn f_086_a_task_that_is_deleted_is_told_by_a_store_of_one_process(stor
     .await;
     let start = begin(&kit).await;
     let task = kit.succeeded(10).await;
-    let (_, next) = told(&kit, start, &[ChangeKind::Ended], 1).await;
+    let (_, next) = reported(&kit, start, &[ChangeKind::Ended], 1).await;
     let pruned = kit.store.prune(at(2_000), 100).await.expect("a result");
     if pruned.deleted == 0 || kit.find(&task.job, &task.id).await.is_some() {
         // Expiry deletes the tasks of this store.

@@ -20,7 +20,7 @@ pub(super) struct MemoryContents {
     /// The tasks that wait for each task, and how the children among them have ended.
     pub(super) edges: BTreeMap<TaskAddress, BTreeMap<(EdgeKind, TaskAddress), Option<TaskEnd>>>,
     pub(super) places: LocalPlaces,
-    /// What is told to those who watch.
+    /// The changes of the watched jobs.
     pub(super) feed: Arc<ChangeFeed>,
     submits: u64,
 }
